@@ -69,7 +69,7 @@ def arguments() -> argparse.Namespace:
 
 
 def say(rank: int, text: str) -> None:
-    """A line for whoever reads the worker's output."""
+    """Print a line for the reader of the worker's output."""
     print(f"worker {rank}: {text}", flush=True)
 
 
@@ -143,7 +143,7 @@ class Leader:
         self._lines = [found[rank] for rank in sorted(found)]
 
     def exchange(self, mine: dict[str, Any]) -> dict[str, Any]:
-        """The gradients of all, and whether anybody was told to stop."""
+        """The gradients of all, and whether any worker was told to stop."""
         said = [mine, *(read(line) for line in self._lines)]
         answer = {"gradients": [one["gradient"] for one in said], "stop": any(one["stop"] for one in said)}
         for line in self._lines:
@@ -159,7 +159,7 @@ class Follower:
         write(self._line, rank)
 
     def exchange(self, mine: dict[str, Any]) -> dict[str, Any]:
-        """The same, as rank 0 tells it."""
+        """The gradients of all, and whether any worker was told to stop, as rank 0 tells them."""
         write(self._line, mine)
         return read(self._line)
 

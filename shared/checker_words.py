@@ -58,8 +58,8 @@ _UNITS = {
 
 
 def in_our_words(message: str, field: str = "") -> str:
-    """The rule that a value breaks: of a number in the unit that the name of its field ends with. What is told by
-    nobody but us stays as it is.
+    """The rule that a value breaks: of a number in the unit that the name of its field ends with. A message that only
+    Fallow writes stays as it is.
     """
     for begin in _OF_OUR_CODE:
         if message.startswith(begin):

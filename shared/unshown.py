@@ -1,5 +1,5 @@
-"""What no message shows wherever it stands: a private key, and the password of an address. It is told by what it looks
-like, since whoever puts one in a wrong place puts it under any name.
+"""What no message shows wherever it stands: a private key, and the password of an address. It is found by what it looks
+like, since one in a wrong place may stand under any name.
 
 Nothing is masked beyond a `"`: a line of JSON stays one. The time is linear in the text, whatever it is.
 """

@@ -1,4 +1,4 @@
-"""Files that somebody names: what else may have their name, and how one is written whole or not at all."""
+"""Files that a user or a setting names: what else may have their name, and how one is written whole or not at all."""
 
 from __future__ import annotations
 

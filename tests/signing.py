@@ -40,7 +40,7 @@ def signed_file(*keys: str, cell: str = "main", ordinal: int = 0, from_version: 
 
 
 def signed_text(*keys: str, cell: str = "main", ordinal: int = 0, from_version: int = 1) -> str:
-    """The same as its text."""
+    """The cell file's text with these keys for signing."""
     signing = f", signing: {{from_version: {from_version}, keys: [{', '.join(keys)}]}}" if keys else ""
     return f"""
 cells: [{{name: {cell}, ordinal: {ordinal}, pools: [{{name: train, gpus: 8}}]{signing}}}]
@@ -80,7 +80,7 @@ def with_header(message: Outgoing, name: str, value: bytes) -> Outgoing:
 
 
 def forgeries(layout: Layout, decisions: Sequence[Decision], at: int) -> dict[str, Outgoing]:
-    """What somebody who may write the topic, and has read all of it, can put in the place of the decision at `at`:
+    """What a user who may write the topic, and has read all of it, can put in the place of the decision at `at`:
     of the right version, but for copies of an older one.
     """
     before = decisions[:at]

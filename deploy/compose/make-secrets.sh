@@ -5,7 +5,7 @@
 #   docker compose build init && deploy/compose/make-secrets.sh
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-# Containers read these files as users of their own, and only what is mounted into them; on this machine nobody else comes to them.
+# Containers read these files as users of their own, and only what is mounted into them; on this machine no other user can read them.
 folder=${FALLOW_SECRETS:-./secrets}
 mkdir -p "$folder" && chmod 700 "$folder" && cd "$folder"
 umask 022

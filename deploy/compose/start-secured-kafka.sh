@@ -1,5 +1,5 @@
 #!/bin/bash
-# Starts the broker of deploy/compose/secured.yaml. Its users are made when its disk is formatted, before anybody can connect;
+# Starts the broker of deploy/compose/secured.yaml. Its users are made when its disk is formatted, before any client can connect;
 # later ones by kafka-configs.sh.
 set -euo pipefail
 file=/mnt/shared/config/server.properties

@@ -153,7 +153,7 @@ class Busy:
             assert tried.fault is None, tried.fault
             draft = self.writer.draft(tried.effects, tried.inputs, tried.at_ms, None, tried.specs_read)
             assert isinstance(draft, Draft), draft
-            assert self.writer.appended(self.writer.state.offset + 1), "nobody else writes"
+            assert self.writer.appended(self.writer.state.offset + 1), "this bench is the only writer"
             self.service.accepted(tried)
             self.service.note(draft.decision.effects, now_ms)
             goes_on = tried.has_more

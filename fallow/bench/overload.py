@@ -270,7 +270,7 @@ def body_of(found: Found, baseline: float) -> dict[str, object]:
 
 
 def lines_of(found: Found, body: Mapping[str, object]) -> list[str]:
-    """The same for people."""
+    """The found rate and limits as lines for people."""
     holds = f"holds {found.rate_per_s:.0f} jobs/s"
     if not found.is_held:
         holds = f"is said to hold {found.rate_per_s:.0f} jobs/s, and did not hold it in the trial"

@@ -1,5 +1,5 @@
 """`fallow bench pipeline --mix friendly`: how many jobs a second go through a whole running cell, from submission to
-start, where jobs are few in kind and nobody has a quota.
+start, with few kinds of jobs and no quotas.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def body_of(load: Load, traffic: Mapping[str, Flow], baseline: float) -> dict[st
 
 
 def lines_of(load: Load, body: Mapping[str, Any]) -> list[str]:
-    """The same for people."""
+    """The figures of a load as lines for people."""
     flat = f"{'flat' if load.is_flat else 'growing'} ({load.growth:+} jobs)"
     cpu, late = body["cpu_s_per_1000_jobs"], body["sender_late_ms_p99"]
     return [

@@ -82,7 +82,7 @@ def leaf_gangs() -> Iterable[JobSpec]:
 
 
 def _shuffled(specs: Iterable[JobSpec]) -> list[JobSpec]:
-    """The same jobs in an order in which few that are alike follow each other."""
+    """These jobs in an order in which few jobs of one kind follow each other."""
     found = list(specs)
     random.Random(1).shuffle(found)  # noqa: S311 - a load, not a secret
     return found

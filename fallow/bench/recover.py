@@ -41,7 +41,8 @@ WITHOUT = ("executor",)
 """No node says anything: what the reports of a whole cell cost a new writer is not in the figure."""
 
 SPARE_NODES, COMING_PER_S, COMING = 100, 50, "come-"
-"""Jobs come, so many in a second, for nodes that are free for them alone: as soon as somebody writes, one can start."""
+"""Jobs come, so many in a second, for nodes that are free for them alone: as soon as a writer is there, one can start.
+"""
 
 STANDBY = ServiceSpec("placement-standby", "fallow.services.placement")
 READY_WAIT_S, WAIT_S = 180.0, 120.0

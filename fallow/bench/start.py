@@ -65,8 +65,8 @@ def start(console: Console, *, nodes: int, live: Live, durable: bool) -> Figure:
 
 
 def volcano_start(console: Console, *, durable: bool) -> Figure:
-    """The same with a cluster as large as one on which Volcano was reported to begin slowly. Raises StackError,
-    LogUnavailable.
+    """The start of a cell with a cluster as large as one on which Volcano was reported to begin slowly. Raises
+    StackError, LogUnavailable.
     """
     found = _run(console, VOLCANO_NODES, VOLCANO_JOBS, durable=durable)
     lines = [

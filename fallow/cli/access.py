@@ -52,7 +52,7 @@ class Access:
 
     @property
     def kafka_access(self) -> KafkaAccess:
-        """Where Kafka is, and as whom the command comes in: by the same settings as a service. Raises SettingsError."""
+        """Kafka's address and the user of the command, from the same settings as a service. Raises SettingsError."""
         from fallow.shared.runtime.settings import KafkaSecurity  # noqa: PLC0415 - keeps `fallow --help` quick
 
         return KafkaSecurity.load().access_at(self.kafka_address)

@@ -217,7 +217,7 @@ def main() -> None:
             say(in_one_line(error))
         sys.exit(Exit.USAGE)
     except BrokenPipeError:
-        # Whoever reads the output has read enough.
+        # The reader of the output closed it: it has read enough.
         drop_output()
         sys.exit(Exit.OK)
     except Exception as error:

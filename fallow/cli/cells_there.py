@@ -38,7 +38,7 @@ async def cells_in_the_log(access: Access) -> dict[str, str]:
 
 
 async def found_in(log: Log, layout: Layout) -> dict[str, str]:
-    """The same on any log that is started."""
+    """The cells on any started log, and a sentence about each."""
     there = await log.partitions(layout.topic("decisions"))
     tps = {layout.tp("decisions", cell): cell for cell, ordinal in layout.ordinals.items() if ordinal < there}
     newest = await log.last_before(await log.end_offsets(list(tps))) if tps else {}
@@ -58,7 +58,7 @@ async def has_snapshots(log: Log, layout: Layout, cell: str) -> bool:
 
 
 async def no_topics(access: Access) -> NoCellHere | None:
-    """What is to be told where this Kafka has no topics of the namespace; None where it has, or nobody can say."""
+    """What is to be told where this Kafka has no topics of the namespace; None where it has, or no answer came."""
     kafka = access.kafka_access
     log = KafkaLog(kafka, "fallow-cli")
     try:
@@ -87,7 +87,7 @@ def none_seen(namespace: str, kafka: KafkaAccess) -> str:
 
 
 async def no_such(access: Access, cell: str) -> NoCellHere | None:
-    """What is to be told where this cell has no log here; None where it has, or where nobody can say."""
+    """What is to be told where this cell has no log here; None where it has, or where no answer came."""
     log, layout = KafkaLog(access.kafka_access, "fallow-cli"), access.layout()
     try:
         await log.start()

@@ -84,7 +84,7 @@ class CursorLine(asyncio.Protocol):
                 self._waiting.set_result(body)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Nobody answers on this connection any more."""
+        """The connection is gone: no answer comes on it any more."""
         self._transport = None
         if self._waiting is not None and not self._waiting.done():
             said = f": {error}" if error else ""

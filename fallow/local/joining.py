@@ -1,4 +1,4 @@
-"""Whether `fallow up` would come upon a cell of somebody else's, or of before: services that run there already, or a
+"""Whether `fallow up` would come upon a foreign or an earlier cell: services that run there already, or a
 cell that goes by another cell file, which a writer that begins would replace by its own.
 """
 

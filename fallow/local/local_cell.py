@@ -51,12 +51,12 @@ class Servers:
 
     @property
     def kafka_access(self) -> KafkaAccess:
-        """Where Kafka is, and as whom this process submits and reads."""
+        """Kafka's address, and the user as which this process submits and reads."""
         return KafkaAccess(self.kafka.server.address) if self.security is None else self.security.operator
 
     @property
     def kafka_admin(self) -> KafkaAccess:
-        """The same of who makes topics."""
+        """Kafka's address, and the user that makes topics."""
         return KafkaAccess(self.kafka.server.address) if self.security is None else self.security.admin
 
     def settings_of(self, service: str) -> dict[str, str]:

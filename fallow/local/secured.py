@@ -39,12 +39,12 @@ class Security:
 
     @property
     def admin(self) -> KafkaAccess:
-        """As whom topics are made and rights are given."""
+        """The user that makes topics and grants rights."""
         return self.kafka.access(SUPER)
 
     @property
     def operator(self) -> KafkaAccess:
-        """As whom this process submits and reads."""
+        """The user as which this process submits and reads."""
         return self.kafka.access(OPERATOR)
 
     def signed(self, file: CellFile) -> CellFile:

@@ -194,7 +194,7 @@ async def _serve(
     except StackError as error:
         if wanted.specs:
             raise
-        print_line(f"fallow: {error}")  # the servers run, for whoever sets that right
+        print_line(f"fallow: {error}")  # the servers keep running while the user sets that right
     marks = marks_of([spec.name for spec in wanted.specs])
     services = Services(
         wanted.specs,

@@ -6,8 +6,8 @@ trace is that of their ids. All that is due at one time is one step. So waits ar
 the pipe.
 
 A step ends when the cursors of admission, placement and executor equal the ends of their topics twice in a
-row and none of them is busy. Queueing, projector and metrics only follow the log and decide nothing: nobody waits for
-them in a step, but all must have reached the end before the run is over.
+row and none of them is busy. Queueing, projector and metrics only follow the log and decide nothing: no step waits for
+them, but all must have reached the end before the run is over.
 
 What makes it fast: one task, one kept connection to each service, one request for the ends of all partitions; the ends
 are asked for only once the cursors have passed what the step itself wrote.
@@ -48,7 +48,7 @@ SETTLE_WALL_MS = 60_000
 """No step takes so long: then something is stuck, and the run ends with what it waits for."""
 
 REPEATS_MAX = 1_000
-"""So many steps at one time that only do what is due; more is a due time that nobody acts on."""
+"""So many steps at one time that only do what is due; more means a due time on which no service acts."""
 
 HUB = "placement"
 HUB_LOOKS_MAX = 20
@@ -142,7 +142,7 @@ class Lockstep:
         self.progress(self)
 
     async def _publish(self, messages: Sequence[Outgoing]) -> None:
-        """Write them at once. Nobody else writes to these topics, so their ends are known without a question."""
+        """Write them at once. No other process writes to these topics, so their ends are known without a question."""
         await self.stage.log.publish(messages)
         for message in messages:
             number = message.partition

@@ -214,7 +214,7 @@ def _must_be_printable(row: Row, where: str, fields: tuple[str, ...]) -> None:
 
 
 def _must_be_once(row: Row, where: str, key: tuple[str, str], seen: dict[tuple[str, str], str]) -> None:
-    """Raises WorkloadError where another row has this name: which is meant, nobody could tell in what follows."""
+    """Raises WorkloadError where another row has this name: later rows could mean either."""
     if key in seen:
         field = "job_id" if "job_id" in row else "node_id"
         raise WorkloadError(f"{where}: {field} = {shorten(repr(key[1]))}: {seen[key]} has it already")

@@ -32,7 +32,7 @@ class Estimates:
     by: float = 0.0
 
     def on(self, arrivals: Sequence[Arrival], seed: int) -> list[Arrival]:
-        """The same arrivals with these estimates and no others."""
+        """These arrivals with these estimates and no others."""
         return [self._told(arrival, seed) for arrival in arrivals]
 
     def _told(self, arrival: Arrival, seed: int) -> Arrival:

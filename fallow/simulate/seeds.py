@@ -1,4 +1,4 @@
-"""The same load by another chance: what a seed changes in a trace, and what several seeds say together.
+"""One load under several seeds: what a seed changes in a trace, and what several seeds say together.
 
 A trace tells of one course of things, and a scheduler magnifies small changes: a job that comes a second later finds
 another hole. A seed moves the submission of each job by up to so many seconds to either side, and puts the jobs that

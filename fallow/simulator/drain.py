@@ -146,7 +146,7 @@ class Drain:
                 # It has no end of its own, or would wait for years.
                 tenant = job.spec.tenant
                 self._operate(JobCancelRequested(cell=oracle.cell, job=job.id, tenant=tenant, reason=ENDS_THE_STORY))
-        # A job that was admitted under another limit may need more than its tenant has now: nobody is held back here.
+        # A job that was admitted under another limit may need more than its tenant has now: no job is held back here.
         first = {
             (quota.tenant, quota.gpu_type): replace(quota, guaranteed_milli=0, limit_milli=None)
             for quota in self._world.first_file.quotas()

@@ -45,7 +45,7 @@ from fallow.simulator.trouble.poison import Poison
 
 FAULTS_BEGIN_MS, FAULTS_END_MS = 600, 12_000
 NOTICE_MS = 8_000
-"""So long after the broker has lost a tail nobody may go on in ignorance of it."""
+"""So long after the broker has lost a tail every process must have learned of it."""
 
 TOPICS_OF_CELLS = (
     "cells", "decisions", "snapshots", "jobs", "queue", "nodes", "proposals", "operations"

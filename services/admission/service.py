@@ -13,7 +13,7 @@ from fallow.services.admission.policy import beside_room, limits
 from fallow.services.admission.policy.admissible import Admissible
 from fallow.services.admission.policy.duplicates import key_twice
 from fallow.services.admission.policy.known_arrays import KnownArrays
-from fallow.services.admission.policy.rates import GONE, NOBODY, OF_NOBODY, Kept, SubmissionRates
+from fallow.services.admission.policy.rates import GONE, NO_TENANT, OF_NO_TENANT, Kept, SubmissionRates
 from fallow.services.admission.policy.resolve import Rejection, cell_of, cell_of_cancel, tenant_of
 from fallow.shared.cluster.model.config import CellFile, SubmissionRate
 from fallow.shared.events.base import Event, JobId, replace
@@ -39,10 +39,10 @@ _JOB_ID: TypeAdapter[str] = TypeAdapter(JobId)
 class AdmissionService:
     """Answers one command at a time; every answer depends on the command, the cell file and the time alone."""
 
-    def __init__(self, file: CellFile, of_nobody: SubmissionRate = OF_NOBODY) -> None:
-        """`of_nobody` is how much may come for which no tenant answers."""
+    def __init__(self, file: CellFile, of_no_tenant: SubmissionRate = OF_NO_TENANT) -> None:
+        """`of_no_tenant` is how much may come for which no tenant answers."""
         self._go_by(file)
-        self.rates = SubmissionRates(file, of_nobody)
+        self.rates = SubmissionRates(file, of_no_tenant)
         self._arrays = KnownArrays()
 
     def reload(self, file: CellFile) -> None:
@@ -73,9 +73,9 @@ class AdmissionService:
     ) -> Event | Undecodable:
         """What to publish for one record of a submissions topic, or why it can only be set aside.
 
-        `topic_tenant` is the tenant whose own topic the record came by; it may speak for nobody else, and a no to it
-        is its own. None is the common topic, which speaks for nobody who has one. `came_ms` is the cell time at which
-        it came; `sent_ms` is the same where what is passed on has to tell it.
+        `topic_tenant` is the tenant whose own topic the record came by; it may speak for no other tenant, and a no to
+        it is its own. None is the common topic, which speaks for no tenant that has one. `came_ms` is the cell time at
+        which it came; `sent_ms` is the same where what is passed on has to tell it.
         """
         return self._to_sender(self._answer_any(type_, value, topic_tenant, came_ms, sent_ms), topic_tenant)
 
@@ -119,7 +119,7 @@ class AdmissionService:
         job, tenant = (None, None) if found is None else found
         is_anothers = topic_tenant is None and tenant in self._own_topics
         sender = topic_tenant or (None if is_anothers else tenant)
-        payer = sender if sender is not None and self.knows(sender) else NOBODY
+        payer = sender if sender is not None and self.knows(sender) else NO_TENANT
         is_cancel = command == COMMANDS[CancelJob.type]
         why = self.rates.refusal(payer, at_wall_ms, are_cancels=is_cancel)
         if why is None:
@@ -130,7 +130,7 @@ class AdmissionService:
         return _rejected(command, own_id(job) if is_anothers else full_id(tenant or "", job), sender, why)
 
     def within_rate(self, answer: Event, topic_tenant: str | None, at_wall_ms: int) -> Event:
-        """The same answer, or the rejection of an array, or of an update of one, whose elements are too many for its
+        """This answer, or the rejection of an array, or of an update of one, whose elements are too many for its
         tenant at this time. The first of them is counted already (`over_rate`). A cancel is one, whatever it ends.
         """
         if isinstance(answer, JobAdmitted):
@@ -150,7 +150,7 @@ class AdmissionService:
         return answer
 
     def few_of_gone(self, cancel: JobCancelRequested, topic_tenant: str | None, at_wall_ms: int) -> Event:
-        """The same cancel, of a tenant that the cell file does not have, or its rejection: of such only few are passed
+        """This cancel, of a tenant that the cell file does not have, or its rejection: of such only few are passed
         on, by each topic.
         """
         why = self.rates.refusal(GONE + (topic_tenant or ""), at_wall_ms, are_cancels=True)
@@ -160,8 +160,9 @@ class AdmissionService:
         return _rejected(COMMANDS[CancelJob.type], cancel.job, cancel.tenant, why)
 
     def _to_sender(self, answer: Event | Undecodable, topic_tenant: str | None) -> Event | Undecodable:
-        """The same answer. A no to what came by a tenant's own topic is that tenant's, whomever the command names. By
-        the common topic a tenant that has its own has said nothing, so a no is none to it, and about no job of it.
+        """This answer, addressed to its sender. A no to what came by a tenant's own topic is that tenant's, whichever
+        tenant the command names. By the common topic a tenant that has its own has said nothing, so a no is none to it,
+        and about no job of it.
         """
         if type(answer) is not JobRejected:
             return answer
@@ -292,7 +293,7 @@ _PLAIN = msgspec.json.Decoder(_Plain)
 
 
 class _Whose(msgspec.Struct):
-    """The same of any command, and of the job in it, whatever stands there."""
+    """The tenant and the id that a command names, and those of the job in it, whatever stands there."""
 
     job: msgspec.Raw = msgspec.Raw()
     id: msgspec.Raw = msgspec.Raw()
@@ -347,4 +348,4 @@ def _as_names(job: object, tenant: object) -> tuple[str, str | None] | None:
         return None
     if isinstance(tenant, str) and len(tenant) <= NAME_CHARS_MAX:
         return name, tenant
-    return own_id(name), None  # who does not say for whom is told nothing of anybody's job
+    return own_id(name), None  # a sender that names no tenant is told nothing of any job

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from fallow.services.admission.policy.rates import OF_NOBODY
+from fallow.services.admission.policy.rates import OF_NO_TENANT
 from fallow.shared.cluster.model.config import SubmissionRate
 from fallow.shared.runtime.settings import ServiceSettings
 
@@ -13,11 +13,11 @@ class AdmissionSettings(ServiceSettings):
     """How much admission takes at once, and how far ahead of placement it goes."""
 
     batch_records: int = Field(1_000, ge=1, le=100_000, description="submissions of one batch")
-    of_nobody_per_s: int = Field(
-        OF_NOBODY.per_s, ge=1, le=1_000_000, description="submissions a second for which no tenant answers"
+    of_no_tenant_per_s: int = Field(
+        OF_NO_TENANT.per_s, ge=1, le=1_000_000, description="submissions a second for which no tenant answers"
     )
-    of_nobody_burst: int = Field(
-        OF_NOBODY.at_once, ge=1, le=100_000_000, description="how many of these may come at once, after a pause"
+    of_no_tenant_burst: int = Field(
+        OF_NO_TENANT.at_once, ge=1, le=100_000_000, description="how many of these may come at once, after a pause"
     )
     jobs_behind_wall_ms: int = Field(
         2_000,
@@ -27,6 +27,6 @@ class AdmissionSettings(ServiceSettings):
     )
 
     @property
-    def of_nobody(self) -> SubmissionRate:
+    def of_no_tenant(self) -> SubmissionRate:
         """The two as a limit."""
-        return SubmissionRate(per_s=self.of_nobody_per_s, burst=self.of_nobody_burst)
+        return SubmissionRate(per_s=self.of_no_tenant_per_s, burst=self.of_no_tenant_burst)

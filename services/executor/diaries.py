@@ -1,4 +1,4 @@
-"""The nodes' diaries: one file of JSON lines for each slot, written before anybody hears of what stands there.
+"""The nodes' diaries: one file of JSON lines for each slot, written before any reader hears of what stands there.
 
 Of two executors that both believe they own a slot for a moment only one may write: the one that took the slot's *reign*
 last. The reign is a number in a file of the slot; a writer whose number is no longer there has lost the slot, whatever
@@ -99,8 +99,8 @@ class Diaries:
         self._slot_of: dict[str, int] = {}
 
     def take(self, slot: int, wall_ms: int) -> int:
-        """Take the slot's reign: nobody else writes its nodes' diaries from now on. A number above all sequence numbers
-        before.
+        """Take the slot's reign: no other process writes its nodes' diaries from now on. A number above all sequence
+        numbers before.
 
         It counts from the wall clock where that is ahead: of no former reign on this disk, since another disk may have
         had one. It never goes back, however far the former one is ahead: this clock may be the wrong one, and readers
@@ -128,16 +128,16 @@ class Diaries:
             self._files.close(own.diary)
 
     def lost(self) -> list[int]:
-        """The slots that were taken here and whose reign is somebody else's by now."""
+        """The slots that were taken here and whose reign belongs to another process by now."""
         return [slot for slot, own in self._own.items() if not self._reigns(own)]
 
     def _reigns(self, own: Reign) -> bool:
-        """Whether nobody has taken the slot since; certain only as long as its claim is locked."""
+        """Whether no other process has taken the slot since; certain only as long as its claim is locked."""
         return self._files.read_begin(own.claim, REIGN_BYTES) == own.text
 
     def write(self, lines: Sequence[DiaryLine]) -> list[int]:
-        """Append these lines to their nodes' diaries. The slots whose reign is somebody else's: nothing was written for
-        these.
+        """Append these lines to their nodes' diaries. Returns the slots whose reign belongs to another process: nothing
+        was written for these.
         """
         by_slot: dict[int, list[bytes]] = {}
         known = self._slot_of
@@ -176,10 +176,10 @@ class Diaries:
 
     def forget(self, slot: int, lives: Lives) -> bool:
         """Write the slot's diary anew, without the runs that are over for good and not of late. False: its reign is
-        somebody else's, and nothing was done.
+        another process's, and nothing was done.
 
         The new file takes the place of the old one when all of it is on the disk: a crash leaves one of the two, whole.
-        Nobody else writes meanwhile, and whoever takes the reign next opens the file behind this.
+        No other process writes meanwhile, and the next owner of the reign opens the file behind this.
         """
         own = self._own.get(slot)
         if own is None:
@@ -198,9 +198,9 @@ class Diaries:
 
     def read(self, slot: int, jobs: Container[str]) -> defaultdict[str, list[DiaryLine]]:
         """What the slot's nodes wrote down, by node, without the ended runs of other jobs than these: a diary tells
-        of every run that ever was. A line that a crash tore is cut off: nobody has heard of it.
+        of every run that ever was. A line that a crash tore is cut off: no reader has heard of it.
 
-        Only for whoever holds the reign. Raises DiaryUnreadable, OSError.
+        Only for the owner of the reign. Raises DiaryUnreadable, OSError.
         """
         runs: dict[tuple[str, RunKey], list[DiaryLine]] = {}
         for line in self._whole_lines(self._name(slot)):

@@ -1,8 +1,8 @@
 """The nodes of one cell that one executor process looks after: decisions, time and ownership in; diary lines and events
 out.
 
-A node belongs to a slot, a slot to one process at a time. Whoever takes a slot over learns from the log what its nodes
-shall do, and from their diaries what they were doing.
+A node belongs to a slot, a slot to one process at a time. A process that takes a slot over learns from the log what its
+nodes shall do, and from their diaries what they were doing.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class ExecutorService:
         return turn
 
     def lose(self, slots: Iterable[int]) -> None:
-        """Somebody else looks after these slots now: forget their nodes, at once and without a word."""
+        """Another process looks after these slots now: forget their nodes, at once and without a word."""
         lost = {spec.id: None for slot in slots for spec in self._specs.get(slot, ())}
         for node_id in lost:
             self.agents.pop(node_id, None)
@@ -178,7 +178,7 @@ class ExecutorService:
                 # A later owner of its slot has booted the node anew: this agent speaks for a boot that is gone.
                 self._forget(node_id)
             elif boot_number(node.boot) > boot_number(agent.boot):
-                # A former owner has, when it was none any more. Nobody but this process can speak for the node now.
+                # A former owner has, when it was none any more. Only this process can speak for the node now.
                 self._boot_again(turn, state, agent)
 
     def _boot_again(self, turn: Turn, state: CellState, agent: NodeAgent) -> None:
@@ -247,7 +247,7 @@ class ExecutorService:
         return [event for event in events if (agent := agent_of(event.node)) is not None and agent.has_said(event)]
 
     def renumber(self, events: Iterable[Said]) -> list[Said]:
-        """The same events to be said once more, with new numbers, since some of them may have arrived; without those of
+        """These events to be said once more, with new numbers, since some of them may have arrived; without those of
         lost nodes.
         """
         return [_renumbered(self.agents[event.node], event) for event in self.still_ours(events)]
@@ -303,7 +303,7 @@ class ExecutorService:
     # The driver.
 
     def _drive(self, turn: Turn) -> None:
-        """Let the driver act until nobody has anything to ask of it."""
+        """Let the driver act until no agent has anything to ask of it."""
         driver, agents = self._driver, self.agents
         for order in turn.actions:  # which grows meanwhile
             seen = driver.start(order) if type(order) is Start else driver.stop(order)  # type: ignore[arg-type]

@@ -40,7 +40,7 @@ class AgentSettings(ServiceSettings):
     node_nics: tuple[int, ...] = Field((), description="how many GPUs share each network card, as a JSON list")
     state_dir: Path = Field(..., description="files that must outlive the agent; for its user alone")
     keep_runs: int = Field(1_000, ge=1, le=1_000_000, description="folders of runs that are over and stay")
-    worker_uids: str = Field("", description="FIRST-LAST: numbers of users as whom workers run, for root; else its own")
+    worker_uids: str = Field("", description="FIRST-LAST: user numbers with which workers run, for root; else its own")
     worker_open_files: int = Field(
         65_536, ge=0, le=2**30, description="files that a process may have open, 64 at least; 0: any number"
     )

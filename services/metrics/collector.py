@@ -37,7 +37,7 @@ class Watched(NamedTuple):
 
 
 class CellCollector(Collector):
-    """`cells` tells the owned cells at the moment of asking; `named` are all cells, whoever owns them."""
+    """`cells` tells the owned cells at the moment of asking; `named` are all cells, whichever process owns them."""
 
     def __init__(
         self, cells: Callable[[], Mapping[str, Watched]], tenants_named: int, named: Iterable[str] = ()

@@ -1,4 +1,4 @@
-"""All metrics of one cell: fed with each decision and the state behind it, read whenever somebody asks."""
+"""All metrics of one cell: fed with each decision and the state behind it, read on each scrape."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ PAUSE_WALL_MS_FIRST = 50
 PAUSE_WALL_MS_MAX = 5_000
 
 STEP_ROWS = 5_000
-"""Rows that one step aims at: some 20 ms of Redis's time, in which it serves nobody else."""
+"""Rows that one step aims at: some 20 ms of Redis's time, in which it serves no other client."""
 
 
 @dataclass(slots=True)

@@ -93,12 +93,14 @@ class Progress:
 
     @classmethod
     def of(cls, jobs: Iterable[str]) -> Progress:
-        """Nobody has answered for these jobs yet."""
+        """The progress of these jobs before any answer."""
         return cls(dict.fromkeys(jobs, Stage.UNANSWERED))
 
     @classmethod
     def of_specs(cls, specs: Iterable[JobSpec]) -> Progress:
-        """The same for these submissions, each job named in full: an array is followed in its elements."""
+        """The progress of these submissions before any answer, each job named in full. An array is followed in its
+        elements.
+        """
         found = cls()
         for spec in specs:
             job = full_id(spec.tenant, spec.id)

@@ -18,8 +18,8 @@ async def as_kafka_shows(log: Log, layout: Layout, tenants: Collection[str], kno
     """The layout by which the submissions of these tenants go where they are read. `known` are the tenants of the cell
     file, None where it is not known.
 
-    Raises LogUnavailable where nobody would be answered: where a tenant has a topic of its own and this user sees none
-    (by the common one all is rejected), and where one is there of a tenant that the cell file does not have.
+    Raises LogUnavailable where no sender would get an answer: where a tenant has a topic of its own and this user sees
+    none (by the common one all is rejected), and where one is there of a tenant that the cell file does not have.
     """
     own = {tenant: layout.submissions(tenant) for tenant in tenants}
     counts = await log.partition_counts([layout.submissions(), *own.values()])
@@ -29,7 +29,7 @@ async def as_kafka_shows(log: Log, layout: Layout, tenants: Collection[str], kno
         raise LogUnavailable(f"topic {unseen[0]} is not there, or this user may not see it; {why}")
     seen = frozenset(tenant for tenant, topic in own.items() if counts[topic])
     if known is not None and counts[layout.submissions()] and (left := sorted(seen.difference(known))):
-        why = f"though the cell file has no tenant {left[0]}, so perhaps nobody reads it: nothing is sent"
+        why = f"though the cell file has no tenant {left[0]}, so perhaps no service reads it: nothing is sent"
         what = "give the cell file that the cells go by, or remove the topic"
         raise LogUnavailable(f"topic {own[left[0]]} is there, {why}; {what}")
     return replace(layout, own_topics=seen)

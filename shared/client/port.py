@@ -120,7 +120,7 @@ class CellClient(Protocol):
         """
 
     async def names_told(self, cell: str, own: str) -> tuple[str, ...]:
-        """The same as far as the log still tells of them, for which it is read as for a story; where it tells of none,
+        """The names as far as the log still tells of them, for which it is read as for a story; where it tells of none,
         those that admission turned away. Raises ClientUnavailable.
         """
 

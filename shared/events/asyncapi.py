@@ -238,7 +238,7 @@ def _values_below(cls: type[Value]) -> Iterator[type[Value]]:
 
 
 def _name_tags(part: Any, schemas: Json) -> None:
-    """In AsyncAPI a discriminator is the tag's name alone; and whoever stands in a tagged choice needs its tag."""
+    """In AsyncAPI a discriminator is the tag's name alone; and each member of a tagged choice needs its tag."""
     if isinstance(part, list):
         for inner in part:
             _name_tags(inner, schemas)

@@ -10,8 +10,8 @@ of its node before it, whatever the clock of its machine says, said or will say.
 2. Numbers that are behind a stamp go on at it (`seq_least`). The agent before it did so, too: at earlier stamps.
 3. Numbers above `seq_max` of a stamp begin anew at that: no reader has taken a larger one by then.
 
-Nobody may have heard what an agent said before the first stamp that it knows, if that is ahead, or above `seq_max` at
-any time: it is said again.
+What an agent said before the first stamp that it knows may be unheard by every reader if that stamp is ahead, or above
+`seq_max` at any time. The agent then says it again.
 
 A *run* is the workers of one attempt of one job on one node; of a job that is no gang it is one worker, named by `rank`
 and `turn`.

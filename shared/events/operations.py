@@ -44,7 +44,7 @@ class Operation(Command, CellEvent):
 
 
 def claimed(by: str) -> str:
-    """The name of whoever is said to have done something, as people are shown it where nobody vouches for it. Every
+    """The name of the claimed sender of a command, as people are shown it where nothing vouches for it. Every
     name in a text goes through here.
     """
     shown = by if len(by) <= BY_CHARACTERS_SHOWN else by[:BY_CHARACTERS_SHOWN] + "..."

@@ -35,8 +35,8 @@ class Follower:
 
     A record that no key of the cell proves is passed over, wherever it stands: the keys are those of the layout.
     `before_fold` is shown the state and each other record that is about to be folded into it: what a decision takes
-    away can be told only before. `patient_ms` is the reader's: for those whom nobody waits for.
-    `service` names the service that follows.
+    away can be told only before. `patient_ms` is the reader's: how long a record may be held back where no other
+    process waits for this reader. `service` names the service that follows.
     """
 
     def __init__(
@@ -80,8 +80,8 @@ class Follower:
 
     def confirmed(self, begin: int = 0) -> CellState:
         """The state, at a place behind which no reader misses anything: where records that no key of the cell proves
-        stand behind its last decision, right before the first of them. Perhaps a key is missing here, and for whoever
-        has it they are decisions. `begin` is where the log begins: what it no longer holds nobody can read.
+        stand behind its last decision, right before the first of them. Perhaps a key is missing here, and for readers
+        that have it they are decisions. `begin` is where the log begins: no reader can read what it no longer holds.
 
         To be read before the next record is folded: its tables are those of the state.
         """
@@ -95,7 +95,7 @@ class Follower:
     @property
     def is_all_forged(self) -> bool:
         """Whether the log holds decisions and no key of the cell proves any. Perhaps the key is missing here with which
-        the cell began: whoever writes now begins it anew.
+        the cell began: a process that writes now begins it anew.
         """
         return self._has_forged and self.state.version == 0
 
@@ -154,7 +154,7 @@ class Follower:
                 raise _not_ours(record.offset)
             if self._fold(entry):
                 accepted.append(cast("Decision", entry.decision))
-        # At the next poll: what is folded must reach whoever asked, also one that is cancelled meanwhile.
+        # At the next poll: what is folded must reach the caller, also one that is cancelled meanwhile.
         self._is_file_new |= any(isinstance(effect, CellFileSet) for each in accepted for effect in each.effects)
         self._lacks_key = self._lacks_key or (bool(forged) and self._would_be_proven(forged))
         if records[-1].offset == self.state.offset:

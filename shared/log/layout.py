@@ -15,7 +15,7 @@ from fallow.shared.log.port import Headers, Outgoing, TopicPartition
 @dataclass(frozen=True, slots=True)
 class Layout:
     """The topics of one namespace. `ordinals` gives each cell's partition; `signers` are those of the process's own
-    cell file, so that whoever finds a cell's decisions knows which of them to believe. `own_topics` are the tenants
+    cell file, so that a reader of a cell's decisions knows which of them to believe. `own_topics` are the tenants
     whose submissions have a topic of their own.
     """
 

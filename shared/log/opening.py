@@ -36,7 +36,7 @@ OpenLog = Callable[[Context[Any], CellFile], Awaitable[Log | None]]
 
 
 class WrongTopics(Exception):
-    """The topics are not what `deploy/kafka/topics.yaml` declares. Going on could put records where nobody reads
+    """The topics are not what `deploy/kafka/topics.yaml` declares. Going on could put records where no service reads
     them.
     """
 
@@ -48,8 +48,8 @@ def layout_of(file: CellFile, namespace: str) -> Layout:
 
 
 def layout_for(context: Context[Any], file: CellFile, mistake_in: MistakeIn = no_mistake_in) -> Layout:
-    """The same for a service: it reads the keys again where its cell file has changed, unless it finds a mistake in it,
-    and tells what it skips.
+    """The layout for a service: it reads the keys again where its cell file has changed, unless it finds a mistake in
+    it, and tells what it skips.
     """
     ordinals = {cell.name: cell.ordinal for cell in file.cells}
     context.telemetry.knows(ordinals)

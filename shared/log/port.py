@@ -307,7 +307,7 @@ class Log(Protocol):
         """How many partitions the topic has; 0 when there is no such topic. Raises LogUnavailable."""
 
     async def partition_counts(self, topics: Collection[str]) -> dict[str, int]:
-        """The same of each of these topics, in their order, asked at once. Raises LogUnavailable."""
+        """The number of partitions of each of these topics, in their order, asked at once. Raises LogUnavailable."""
 
     async def topic_record_bytes_max(self, topic: str) -> int | None:
         """The largest record that the topic takes now, by its own setting (max.message.bytes); None where the broker
@@ -317,9 +317,9 @@ class Log(Protocol):
     def reader(self, positions: Mapping[TopicPartition, int], *, patient_ms: int = 0) -> Reader:
         """A reader of these partitions, from these offsets; not started.
 
-        With `patient_ms` a record may be held back for so long while little has come, so that a reader that nobody
-        waits for is woken seldom and then takes much at a time. A backlog comes at once in any case. Where several
-        partitions are read, a record may be held back twice as long.
+        With `patient_ms` a record may be held back for so long while little has come, so that a reader for which no
+        process waits for is woken seldom and then takes much at a time. A backlog comes at once in any case. Where
+        several partitions are read, a record may be held back twice as long.
         """
 
     def member(self, group: str, topic: str) -> Member:

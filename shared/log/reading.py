@@ -51,7 +51,7 @@ def unreadable(record: Record) -> Undecodable | None:
 
 def stands_for_unreadable(record: Record) -> bool:
     """Whether this is not what stands in the log, but what a reader hands out in its place where Kafka's client cannot
-    read it. Whoever sends a record that looks alike has it stamped by the broker.
+    read it. A sender of a record that looks alike has it stamped by the broker.
     """
     is_bare = record.key is None and record.value is None and record.timestamp_ms == 0
     return is_bare and record.headers == ((UNREADABLE_HEADER, UNREADABLE_TEXT),)

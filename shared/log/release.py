@@ -1,4 +1,4 @@
-"""Whose release the decision log of a cell is: for whoever writes for a cell, and does not fold its log.
+"""The release whose decision log a cell has: for processes that write for a cell and do not fold its log.
 
 Each record is judged as the fold judges it, which needs the version and the chain alone of all that was before. What a
 decision holds is not read: one of this language with an effect of a later release counts as the cell's own, for that

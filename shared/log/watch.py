@@ -5,7 +5,7 @@ Each service says once which topics it reads (`Context.reads`), also what it rea
 Where it stands in them does not tell that: it lets go of a topic that goes. Left out are
 
 - the tenants' own topics of submissions: admission answers all others without them, and notes which are missing;
-- topics that are only written: what cannot be written is told by whoever writes it.
+- topics that are only written: what cannot be written is told by its writer.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def is_kafka(text: str) -> bool:
 
 
 def is_host(name: str) -> bool:
-    """Whether anybody may be called so. Whoever looks up another name meets an error that no network makes."""
+    """Whether a host can have this name. A look-up of another name meets an error that no network makes."""
     try:
         return bool(name.encode("idna"))
     except UnicodeError:
@@ -90,7 +90,7 @@ def _why_not_read(path: str) -> str:
 
 def without_password(url: str) -> str:
     """The address as it may be shown, up to where a password could begin: behind the `@` of a user, to a port that is
-    none, or to an option of which it is not known that it holds no secret. Where that ends nobody can tell.
+    none, or to an option of which it is not known that it holds no secret. Where a password would end cannot be told.
     """
     scheme = _SCHEME.match(url)  # not just what stands before `//`: a password may hold that
     start = scheme[0] if scheme else ""

@@ -51,7 +51,7 @@ class WallCellClock:
         self._last_ms = 0
 
     def forget_if_ahead(self, bound_wall_ms: int) -> None:
-        """The machine's clock is right now. If it was wrong for a while, and somebody asked meanwhile, cell time would
+        """The machine's clock is right now. If it was wrong for a while, and a caller asked meanwhile, cell time would
         stand still until the clock is there again: what it said then is forgotten if it is further ahead than this.
         """
         if self._last_ms > self.at(self._wall_ms() + bound_wall_ms):

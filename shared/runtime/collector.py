@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 YOUNG_OBJECTS = 10_000
-"""A look at so many takes some 10 to 20 ms, which whoever waits for a start waits, too; fewer at a time cost more in
+"""A look at so many takes some 10 to 20 ms, which jobs that wait for a start wait, too; fewer at a time cost more in
 all, since what a batch needs only for a moment is looked at as well.
 """
 

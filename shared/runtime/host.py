@@ -97,7 +97,7 @@ class Host:
 
 
 async def _in_a_thread(work: Callable[[], T]) -> T:
-    """Who is cancelled meanwhile goes when the work is done: nobody else finds what it changes half done."""
+    """A task that is cancelled meanwhile ends when the work is done: no other task finds what it changes half done."""
     made = asyncio.ensure_future(asyncio.to_thread(work))
     try:
         return await asyncio.shield(made)

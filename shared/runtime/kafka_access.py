@@ -104,7 +104,7 @@ class KafkaAccess:
         raise AccessError("kafka_key_file", f"{self.key_file} asks for a password: it must be a key without one")
 
     def client_options(self) -> dict[str, Any]:
-        """The arguments of an aiokafka client that say where it connects and as whom."""
+        """The arguments of an aiokafka client for its addresses and its user."""
         options: dict[str, Any] = {"bootstrap_servers": self.addresses, "security_protocol": self.protocol.value}
         if self.protocol.has_tls:
             options["ssl_context"] = self.tls()

@@ -20,7 +20,7 @@ from fallow.shared.runtime.settings import LogFormat
 from fallow.shared.unshown import without_secrets
 
 # What these libraries call information or a warning is the daily business of a service that waits for its dependencies,
-# and to which anybody may say anything: uvicorn warns of each request that is none.
+# and to which any client may say anything: uvicorn warns of each request that is none.
 QUIET = {
     "uvicorn": logging.ERROR,
     "aiokafka": logging.ERROR,
@@ -105,7 +105,7 @@ def _has_colours() -> bool:
 
 
 def _masked(_: Any, __: str, line: Any) -> str:
-    """The line without the secrets that came into it with a text of somebody else."""
+    """The line without the secrets that came into it with a foreign text."""
     return without_secrets(line)
 
 

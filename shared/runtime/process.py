@@ -2,7 +2,7 @@
 
     serve("placement", main, PlacementSettings)
 
-Exit codes: 0 ended in order, 1 failed (an invariant broke, an error nobody expected, or no end in time), 2 wrong
+Exit codes: 0 ended in order, 1 failed (an invariant broke, an unexpected error, or no end in time), 2 wrong
 settings, cell file or topics, 3 fenced (the decision log is damaged: a process that keeps its cells apart stays up).
 """
 
@@ -114,7 +114,7 @@ async def run(name: str, main: Main[SettingsT], settings: SettingsT) -> int:
     as the settings say.
     """
     context = make_context(name, settings)
-    stop_on_signals(context)  # before anybody can learn of the process and ask it to stop
+    stop_on_signals(context)  # before any other process can learn of it and ask it to stop
     server = await serve_health(context)
     tune_collector()
     context.logger.info("started", http_port=server.port, process=os.getpid())
@@ -165,7 +165,7 @@ def make_context(name: str, settings: SettingsT) -> Context[SettingsT]:
 
 
 def stop_on_signals(context: Context[ServiceSettings]) -> None:
-    """SIGTERM and SIGINT ask the service to stop; its readiness goes first, so that nobody sends it more."""
+    """SIGTERM and SIGINT ask the service to stop; its readiness goes first, so that no client sends it more."""
 
     def ask(number: signal.Signals) -> None:
         context.logger.info("stopping", signal=number.name)

@@ -56,7 +56,7 @@ class ClockKind(StrEnum):
 
 
 class LogFormat(StrEnum):
-    """For whom logs are written."""
+    """The readers of the logs: people or programs."""
 
     JSON = "json"
     CONSOLE = "console"
@@ -153,7 +153,7 @@ PRIVATE_KEY = re.compile(r"ed25519-private:[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]="
 
 
 class WriterSecurity(KafkaSecurity):
-    """The same of whoever writes decisions, with the private key that proves them."""
+    """The security of a writer of decisions, with the private key that proves them."""
 
     signing_key: SecretStr = Field(SecretStr(""), description="as `fallow cell key` writes it; empty: none")
 
@@ -228,7 +228,7 @@ class ServiceSettings(KafkaSecurity):
 
     @property
     def kafka_access(self) -> KafkaAccess:
-        """Where Kafka is, and as whom a connection comes in."""
+        """Kafka's addresses, and the user as which a connection comes in."""
         return self.access_at(self.kafka)
 
 

@@ -1,4 +1,4 @@
-"""Standard streams that whoever started the process has closed."""
+"""Standard streams that the starter of the process has closed."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ LOWEST = 3
 
 def open_missing_streams() -> None:
     """What is missing of the standard streams leads nowhere from now on, also for programs that take this process's
-    place: a file that is opened later would get its number, and with it the words of whoever writes there, and the
-    event loop ends the process when it closes a file of such a number.
+    place: a file that is opened later would get its number, and with it the words of every writer to that stream, and
+    the event loop ends the process when it closes a file of such a number.
     """
     while (number := os.open(os.devnull, os.O_RDWR)) < LOWEST:
         os.set_inheritable(number, True)

@@ -1,4 +1,4 @@
-"""What an error of Redis means for whoever asks: wait, or wait and tell a person what has to be changed, or a bug.
+"""What an error of Redis means for its caller: wait, or wait and tell a person what has to be changed, or a bug.
 
 One table, by the word that begins the error. Nothing in here ends a process: a view is shown again as soon as Redis
 serves again.
@@ -49,7 +49,7 @@ NEEDS_BY_TEXT: dict[str, str] = {
     "'auth' command": A_USER,
     "'AUTH' command": A_USER,
 }
-"""The same for errors that begin with ERR, by a part of their text."""
+"""What errors mean that begin with ERR, by a part of their text."""
 
 DEFECTS = ("ERR", "FALLOW")
 """Beginnings of errors that our own functions raise, or that Redis gives to a command that is wrong."""
@@ -90,7 +90,7 @@ def _words_of(error: Exception) -> str:
     cause = error if isinstance(error, OSError) else error.__cause__ or error.__context__
     if isinstance(cause, OSError):
         # Without a number: of a name with several addresses, at each of which something else is wrong.
-        return words_of_system(cause) if cause.errno is not None else "nobody answers there"
+        return words_of_system(cause) if cause.errno is not None else "nothing answers there"
     return str(error).rstrip(".") or type(error).__name__
 
 

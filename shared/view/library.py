@@ -66,7 +66,7 @@ def library_difference(source: str | None) -> str | None:
     if source is None:
         return f"missing: library {LIBRARY} (`fallow view load` puts it there)"
     return (
-        f"library {LIBRARY} is not that of this release: another release, or somebody with the loader's password, has"
+        f"library {LIBRARY} is not that of this release: another release, or a user with the loader's password, has"
         " put it there (`fallow view load` replaces it)"
     )
 

@@ -145,7 +145,7 @@ class ViewReader:
     async def queue(
         self, cell: str, queue: str, *, limit: int = 100, at_least: int | None = None
     ) -> Read[QueueHeadRows]:
-        """The first jobs of a queue, in its order. A queue that nobody waits in is empty, whether it exists or not."""
+        """The first jobs of a queue, in its order. A queue in which no job waits is empty, whether it exists or not."""
 
         def head(found: Sequence[Any]) -> QueueHeadRows:
             return QueueHeadRows(queue, found[0], _job_rows(found[1:]))

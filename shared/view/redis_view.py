@@ -24,7 +24,7 @@ from fallow.shared.view.store import ViewMisused, ViewNeedsChange, ViewUnavailab
 CONNECT_WAIT_S = 1.0
 RENEWED_EVERY_S = 10.0
 """How old a connection may be. Behind a failover the address may lead to another server while the old one serves those
-who have a connection to it: then what is written there nobody sees, and what is read there stands still.
+who have a connection to it: then no reader sees what is written there, and what is read there stands still.
 """
 
 ANSWER_WAIT_S = 5.0
@@ -71,7 +71,7 @@ class RedisFunctions:
             self._told(eviction_told(await self._eviction_policy()))
 
     async def call(self, name: str, keys: Sequence[str], arguments: Sequence[str]) -> Any:
-        """As the port says. Functions that nobody has loaded yet count as a view that is away."""
+        """As the port says. Functions that are not loaded yet count as a view that is away."""
         if self._loads and not self._is_loaded:
             await self.load()
         command = "FCALL_RO" if name.startswith("read_") else "FCALL"
@@ -158,7 +158,7 @@ class PacksInC:
 
 
 class IsRenewed(AbstractConnection):
-    """Makes a connection that is old begin anew when the pool gives it to somebody."""
+    """Makes a connection that is old begin anew when the pool hands it out."""
 
     _begun_s = 0.0
 

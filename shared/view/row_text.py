@@ -28,13 +28,13 @@ _STATUSES = frozenset(JobStatus)
 
 
 class NoRow(ValueError):
-    """A text that is no row as it is written here: somebody else wrote it."""
+    """A text that is no row as it is written here: a foreign writer wrote it."""
 
 
 class _JobFields(Struct, array_like=True):
     """A job's row behind its first line. A row of an earlier release ends before the planned start; why a job is held
-    stands only where that is no wish of a person or more follows, for whom it waits only where it does, and for how
-    many more only where these are not all.
+    stands only where that is no wish of a person or more follows, the job for which it waits only where it does, and
+    for how many more only where these are not all.
     """
 
     id: str

@@ -41,7 +41,7 @@ class Functions(Protocol):
 
 
 class OpenFunctions(Functions, Protocol):
-    """The same over connections of a process."""
+    """Functions over the connections of a process."""
 
     async def stop(self) -> None:
         """Close all connections."""
@@ -54,7 +54,7 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Further:
-    """The view is at this cursor already: somebody else moved it (DUP)."""
+    """The view is at this cursor already: another projector moved it (DUP)."""
 
     cursor: int
 
@@ -73,7 +73,7 @@ class NotReady:
 
 @dataclass(frozen=True, slots=True)
 class Busy:
-    """Somebody else is building the view."""
+    """Another projector is building the view."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +132,12 @@ class CellView:
         return Busy()
 
     async def load_rows(self, rebuild: str, rows: Rows, wall_ms: int) -> bool:
-        """Put rows into the view that is being built; False when it is somebody else's by now."""
+        """Put rows into the view that is being built; False when another projector builds it by now."""
         answer = await self._functions.call("load_rows", self._keys, [rebuild, str(wall_ms), *rows.arguments()])
         return bool(answer[0] == "OK")
 
     async def finish_rebuild(self, rebuild: str, stand: Stand, totals: Totals) -> bool:
-        """Let readers see what was built; False when it is somebody else's by now, or rows of it were lost."""
+        """Let readers see what was built; False when another projector builds it by now, or rows of it were lost."""
         arguments = [rebuild, *stand.arguments(), *totals.arguments()]
         answer = await self._functions.call("finish_rebuild", self._keys, arguments)
         return bool(answer[0] == "OK")

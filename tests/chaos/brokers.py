@@ -45,7 +45,7 @@ class Brokers:
 
     @property
     def address(self) -> str:
-        """All of them: whoever comes asks the first that answers."""
+        """The addresses of all brokers: a client asks the first that answers."""
         return ",".join(broker.address for broker in self.all.values())
 
     @property

@@ -71,7 +71,7 @@ class Mishaps:
         await self.services.restart(name, signal.SIGKILL)
 
     async def _pause(self) -> None:
-        """The process stands still and goes on as if nothing had been: somebody may have taken its place."""
+        """The process stands still and goes on as if nothing had been: a standby may have taken its place."""
         name = self._victim()
         self.others["pauses"] += 1
         self.services.kill(name, signal.SIGSTOP)

@@ -235,7 +235,7 @@ async def test_reads_tell_the_version_that_they_belong_to(world: World, client: 
     assert [row.tenant for row in (await client.tenants("main")).value] == ["vision"]
     assert (await client.queue("main", "")).value.length == 1
     assert (await client.summary("main")).value.jobs[JobStatus.FINISHED] == 1
-    assert (await client.job("main", "nobody")).value is None
+    assert (await client.job("main", "absent")).value is None
 
 
 TWO_OF_ONE_ID = (

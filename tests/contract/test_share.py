@@ -153,7 +153,7 @@ async def test_a_topic_that_ends_before_the_commit_is_not_read(world: ShareWorld
 async def test_a_topic_that_was_filled_again_beyond_the_commit_is_not_read(
     world: ShareWorld, values: tuple[bytes, ...]
 ) -> None:
-    """The same job submitted again is another submission: only the broker's stamp tells."""
+    """A job that is submitted again is another submission: only the broker's stamp tells them apart."""
     await handled(world, b"a", b"b", b"c")
     await world.refill(*values, b"behind")
     async with member_of(world) as member:

@@ -24,7 +24,7 @@ from tests.histories import CELL, History
 @pytest_asyncio.fixture
 async def admin(redis_url: str, namespace: str) -> AsyncIterator[Any]:
     if "@" in redis_url:
-        pytest.skip("users are made only on a server that asks nobody for a password")
+        pytest.skip("users are made only on a server that asks for no password")
     redis: Any = Redis.from_url(redis_url)
     for user, rights in (
         ("writer", writer_rights(namespace)),

@@ -41,8 +41,8 @@ def test_a_cell_in_containers_runs_jobs_when_scaled_and_loses_nothing_when_taken
     cell.submit(jobs("late", 30, SHORT_MS))
     cell.compose("down")
     cell.up()
-    # The same jobs again are the same jobs: what is told is what became of those that were on their way. The exit code
-    # is that of ids used before, unless admission came to both submissions at once.
+    # Jobs that are submitted again are the same jobs: what is told is what became of those that were on their way. The
+    # exit code is that of ids used before, unless admission came to both submissions at once.
     again = cell.stages_after("ended", jobs("late", 30, SHORT_MS), codes=(0, USED_BEFORE))
     assert set(again.values()) == {"finished"}
     assert set(cell.stages_after("ended", jobs("after", 10, SHORT_MS)).values()) == {"finished"}

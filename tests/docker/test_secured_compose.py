@@ -1,4 +1,4 @@
-"""The compose files of a cell that lets nobody in without a password, on a real engine."""
+"""The compose files of a cell that requires passwords, on a real engine."""
 
 from __future__ import annotations
 

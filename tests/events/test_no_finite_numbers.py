@@ -38,7 +38,7 @@ def test_a_number_behind_many_strings_is_replaced_where_it_is_none_of_them(quote
 
 
 def by_signs(text: str) -> str:
-    """The same sign by sign."""
+    """The text as `finite` has to write it, made sign by sign."""
     found, is_string, at = "", False, 0
     while at < len(text):
         word = re.match(r"NaN|Infinity|\\.|.", text[at:], re.DOTALL)

@@ -1,6 +1,6 @@
 """A way in: where something comes into a process from outside, with all that is done about it there.
 
-It is decoded, judged and decided upon, and whatever comes, that holds nobody up for long. An entry works in turns:
+It is decoded, judged and decided upon, and no input may hold up other clients for long. An entry works in turns:
 between two words its service goes on with something else.
 """
 
@@ -21,7 +21,7 @@ SERVICE_MS = 50.0
 """So long may a turn of a service take: nothing else goes on there meanwhile."""
 
 FILE_MS, FILE_BYTES_MAX = 4_000.0, 64_000
-"""So long may a command take to read a file of this size that its user has named: nobody else waits for it."""
+"""So long may a command take to read a file of this size that its user has named: no other client waits for it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,10 +101,10 @@ def admission_entries() -> Iterator[Entry]:
 
 
 class QuickWorld(World):
-    """A cell whose records nobody else reads: what takes time here is placement itself."""
+    """A cell whose records no other service reads: what takes time here is placement itself."""
 
     def check(self) -> None:
-        """Nobody looks."""
+        """No service is checked."""
 
     def _keep(self, draft: Draft) -> None:
         self.log.append(LogRecord(len(self.log), draft.value, draft.chain, draft.decision))
@@ -170,7 +170,7 @@ LET_BE = frozenset(each.type for each in (JobRejected, ReloadCell, RunProgressed
 
 
 def at_home(text: bytes) -> bytes:
-    """The same of the cell of these tests, and of what is there."""
+    """The input, changed so that it names the cell of these tests and what is there."""
     return json.dumps(_at_home(json.loads(text))).encode()
 
 

@@ -1,4 +1,4 @@
-"""Makes bad input out of good: bytes by chance, and JSON that is valid but says what nobody should say.
+"""Makes bad input out of good: bytes by chance, and JSON that is valid but means what no client may send.
 
 Everything is drawn from one seeded random.Random, so a finding comes again with its seed.
 """

@@ -19,7 +19,7 @@ NOT_COUNTED = ""
 """The word behind what is only there for the test."""
 
 Turns = Iterator[str]
-"""Work on one input: between two words whoever works does something else."""
+"""Work on one input: between two words the worker does something else."""
 
 
 def plain_loop_s() -> float:

@@ -217,7 +217,7 @@ def fold_target() -> Target:
 
 
 def snapshot_target() -> Target:
-    """Rows that nobody wrote, vouched for by a right digest."""
+    """Rows that no service wrote, vouched for by a right digest."""
     state = an_honest_log().state
     seeds = ["\n".join(rows_of(state)).encode(), "\n".join(rows_of(living())).encode()]
 

@@ -32,8 +32,8 @@ COMMON = {
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=[entry.name for entry in ENTRIES])
-def test_no_input_of_half_a_megabyte_holds_anybody_up(entry: Entry) -> None:
-    """The same inputs each time: `make fuzz` with --vast draws others."""
+def test_no_input_of_half_a_megabyte_holds_up_others(entry: Entry) -> None:
+    """The inputs are drawn alike each time: `make fuzz` with --vast draws others."""
     assert hasten([entry], EACH, crc32(entry.name.encode())).findings == []
 
 

@@ -135,7 +135,7 @@ def jobs_of(number: int) -> list[JobSpec]:
         spec_of(f"failing-{number}", tenant=tenant, run=VirtualRun(duration_ms=10, fail_at_ms=5), retry=retry),
         spec_of(f"service-{number}", tenant=tenant, run=forever, workers=3, gang=False, workers_min=1),
         spec_of(f"later-{number}", tenant=tenant, run=forever, not_before_ms=10**12 + number),
-        spec_of(f"behind-{number}", tenant=tenant, run=forever, after=(Dependency(job=f"nobody-{number}"),)),
+        spec_of(f"behind-{number}", tenant=tenant, run=forever, after=(Dependency(job=f"absent-{number}"),)),
         spec_of(f"large-{number}", gpus=8, workers=9, tenant=tenant, run=forever),
         spec_of(f"held-{number}", tenant=tenant, run=forever, hold=True),
     ]

@@ -18,7 +18,7 @@ Take = Callable[[CellState, Decision], object]
 
 
 class Log:
-    """Decisions, and somebody who takes each of them with the state behind it."""
+    """Decisions, and a taker of each of them with the state behind it."""
 
     def __init__(self, *takers: Take) -> None:
         self.state = CellState(CELL)

@@ -69,7 +69,7 @@ def test_an_empty_run_has_no_means() -> None:
 
 @given(st.integers(0, 10**6), st.sets(st.integers(1, 100).map("job-{:05}".format), max_size=20))
 def test_the_counts_add_up_whatever_happens(seed: int, turned_away: set[str]) -> None:
-    """Of those whom admission turned away some are accepted later."""
+    """Of the jobs that admission turned away some are accepted later."""
     history, summary, accepted = History(seed), RunSummary(), set[str]()
     for job in sorted(turned_away):
         summary.turn_away(job)

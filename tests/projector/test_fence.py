@@ -65,7 +65,7 @@ def a_world(lua: LuaWorld, namespace: str) -> ProjectorWorld:
 
 
 class CountedLog(MemoryLog):
-    """Knows which of its readers are open: one that is left behind is a connection that nobody closes."""
+    """Knows which of its readers are open: one that is left behind is a connection that is never closed."""
 
     def __init__(self, world: ProjectorWorld) -> None:
         super().__init__(world.broker)

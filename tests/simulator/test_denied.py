@@ -28,7 +28,7 @@ FOR_GOOD = (Refusal.NOT_ALLOWED, Refusal.TIMESTAMP, Refusal.INVALID)
 
 
 def world_that_denies(topic: str, code: Refusal, *, all_of_them: bool) -> World:
-    """Its only trouble: from a time on, a topic takes nothing of the writer of the first cell, or of anybody."""
+    """Its only trouble: from a time on, a topic takes nothing of the writer of the first cell, or of any process."""
     world = World(SEED, Random(SEED), faults=(Fault.DENIED,), keep_faults=frozenset())
 
     def deny() -> None:

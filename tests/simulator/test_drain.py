@@ -36,7 +36,7 @@ def _land(world: World, message: Message) -> None:
 
 
 def virtual(job: str, run_ms: int, **wishes: Any) -> JobSpec:
-    return JobSpec(id=job, tenant="anybody", run=VirtualRun(duration_ms=run_ms), **wishes)
+    return JobSpec(id=job, tenant="ada", run=VirtualRun(duration_ms=run_ms), **wishes)
 
 
 def test_an_array_that_runs_one_element_at_a_time_comes_to_its_end_however_long_it_takes() -> None:

@@ -1,4 +1,4 @@
-"""What is installed from a wheel has the files of `deploy/`, as whoever works in the tree has them."""
+"""What is installed from a wheel has the files of `deploy/`, as the source tree has them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What somebody else wrote under the view's keys is told as such, and never is another exception than the port's."""
+"""What a foreign writer put under the view's keys is told as such, and never is another exception than the port's."""
 
 from __future__ import annotations
 

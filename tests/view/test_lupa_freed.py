@@ -1,4 +1,4 @@
-"""The view's functions in this process are let go when nobody uses them any more."""
+"""The view's functions in this process are let go when no object uses them any more."""
 
 from __future__ import annotations
 

@@ -36,11 +36,11 @@ NOT_SHOWN: Mapping[type, frozenset[str]] = {
         "in_maintenance", "alone",
     }),
 }  # fmt: skip
-"""Fields that no row has: nobody looks for them there."""
+"""Fields that no row has: no user looks for them there."""
 
 
 def noting(kind: type, noted: set[str]) -> type[Any]:
-    """The same kind of thing, which notes what is read of it."""
+    """A kind of thing that behaves as this one, and notes which fields are read of it."""
 
     def get(self: object, name: str) -> object:
         noted.add(name)

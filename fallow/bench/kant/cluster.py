@@ -1,7 +1,7 @@
 """A week of jobs on 8,000 GPUs, made from a seed: 1,000 nodes of 8, leaf groups of 32 nodes, spines of 8 leaf groups.
 
 Jobs want 1 to 2,048 GPUs, a power of two; up to 8 on one node, else whole nodes. They come evenly through the week (a
-Poisson process), and want 105 % of the GPU time that there is: somebody always waits, so it is the scheduler that
+Poisson process), and want 105 % of the GPU time that there is: some job always waits, so it is the scheduler that
 decides how much of the cluster is in use. Durations are log-normal within the class (sigma 1.2), at least a minute and
 at most three days.
 

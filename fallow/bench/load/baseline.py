@@ -1,4 +1,4 @@
-"""The baseline of a load: the same bytes over the same hops, moved by bare aiokafka. Nobody decodes, nobody decides."""
+"""The baseline of a load: bare aiokafka moves the same bytes over the same hops, with no decoding and no decision."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ class Load:
     def waits_ms(self, numbers: Iterable[int] | None = None) -> list[float]:
         """From when a job is due to its start, in order of size, for the jobs due in the measured time, or for those of
         them with these numbers. One that never started waited for ever; one that was cancelled before does not
-        count. That the sender was held up is in it: whoever waits for it waits.
+        count. The delay of a sender that was held up counts too: its user waits for it.
         """
         started_s, waits = self.told.started_s, []
         for number in range(len(self.due_s)) if numbers is None else numbers:

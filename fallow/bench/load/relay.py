@@ -42,7 +42,7 @@ class Hop:
 
 
 async def relay(hop: Hop, connection: dict[str, Any]) -> None:
-    """Until killed. `connection` holds the arguments of a client that say where it connects and as whom."""
+    """Copy records until killed. `connection` holds the client arguments: the address and the user."""
     consumer = AIOKafkaConsumer(
         **connection,
         enable_auto_commit=False,

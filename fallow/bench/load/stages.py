@@ -155,5 +155,5 @@ async def is_durable(servers: Servers, layout: Layout) -> bool:
 
 
 def fresh_namespace() -> str:
-    """Topics and keys that nobody else uses."""
+    """Topics and keys that no other run uses."""
     return f"bench-{secrets.token_hex(4)}"

@@ -31,7 +31,7 @@ PARTS_PERCENT = (70, 30, 90, 50, 110)
 """What a worker wants of the shares of its GPUs, in CPUs and in memory: 70 % in the mean."""
 
 WHOLE_PARTS_PERCENT = (70, 50, 80, 60)
-"""The same of a worker that takes a whole node, which has no more than that."""
+"""The shares for a worker that takes a whole node and so can have no more GPUs than that."""
 
 STEP_MIB = 64
 """By so much memory a class differs from one that would be the same."""

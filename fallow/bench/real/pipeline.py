@@ -146,8 +146,8 @@ def _rate_of(asked: Asked, trials: list[Trial]) -> float:
 
 
 def is_held(real: RealLoad) -> bool:
-    """Whether the cell kept up with what it was offered: by the jobs that were not started, or behind a backlog by the
-    GPUs that nobody was started on.
+    """Whether the cell kept up with the offered load: judged by the jobs that were not started, or, behind a backlog,
+    by the GPUs on which no job was started.
     """
     if real.offer.backlog:
         return real.gpus_in_use_pct >= HELD_USE_PCT

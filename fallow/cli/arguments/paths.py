@@ -83,7 +83,7 @@ def must_be_free(option: str, path: Path, *, replaces: bool) -> None:
 
 
 def to_write_in_order(value: Given) -> Given:
-    """The same, or what takes bytes in their order: a pipe, a device such as a terminal, `-`."""
+    """A path as in `to_write`, or a target that takes bytes in order: a pipe, a device such as a terminal, `-`."""
     for path in _each(value):
         if path != OUTPUT and not _takes_bytes(path):
             file_to_write(path)

@@ -76,7 +76,7 @@ class Unread:
     headers: tuple[tuple[str, bytes], ...]
 
     def outgoing(self, namespace: str, partition: int | None) -> Outgoing:
-        """The same record, to be written into a partition, or where its key leads."""
+        """This record, to be written into the partition, or into the one of its key where `partition` is None."""
         return Outgoing(f"{namespace}.{self.topic}", self.value, self.key, self.headers, partition)
 
 

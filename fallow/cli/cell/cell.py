@@ -60,7 +60,7 @@ def check(
 def signing_in_words(cell: CellPart) -> str:
     """By which keys its decisions are believed."""
     if cell.signing is None:
-        return "decisions are not signed: whoever may write the topic is believed"
+        return "decisions are not signed: readers believe every writer of the topic"
     keys = cell.signing.keys
     writing = sum(key.until_version is None for key in keys)
     retired = f", {len(keys) - writing} retired" if writing < len(keys) else ""

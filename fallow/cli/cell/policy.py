@@ -118,7 +118,7 @@ def _value(text: str) -> Any:
 
 
 def _no_number(word: str) -> Any:
-    """NaN and infinity are numbers to Python, and to nobody who reads JSON."""
+    """NaN and infinity are numbers to Python, but JSON has neither."""
     raise ValueError(f"{word} is no JSON")
 
 

@@ -140,7 +140,7 @@ class ReloadAnswer:
 
     @property
     def text(self) -> str:
-        """The same in words."""
+        """The answer in words."""
         if self._is_unread:
             return unread_about(f"cell {self.cell}", [self.cell])
         if self._is_other:
@@ -159,7 +159,7 @@ class ReloadAnswer:
 
     @property
     def _settings_changed(self) -> str:
-        """The settings by which the cell went before and no longer goes, whoever has set them."""
+        """The settings that were in force before and no longer are, also those that an operator set by a command."""
         text, why = "", "as jobs live or others stand below"
         if self._is_policy_changed:
             text += f"; policy as the file says: {listed(self._settings)}"

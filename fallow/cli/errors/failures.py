@@ -92,8 +92,8 @@ def without_address(code: Exit, text: str, given: Collection[str]) -> str:
     found = _PLACE.search(text) if code is Exit.AWAY else None
     if found is None:
         return text
-    nobody, what, where = found.groups()
-    if nobody is None or what in given:
+    no_command, what, where = found.groups()
+    if no_command is None or what in given:
         return f"{text[: found.end()]} (--{what.lower()}, FALLOW_{what.upper()}){text[found.end() :]}"
     return (
         f"FALLOW_{what.upper()} is not set, and no {what} answers at {where}: "

@@ -10,7 +10,7 @@ from fallow.shared.cluster.model.config import CellFile
 from fallow.shared.log.keys.signers import Signers
 
 SAID_MAX = 5
-"""Whoever may write the topic writes as many as he likes."""
+"""At most so many are listed: every user with the right to write the topic can write any number of them."""
 
 Places = dict[tuple[str, int], None]
 """Cells and offsets of which it was said: a command may read a log more than once."""
@@ -37,7 +37,7 @@ class TellingSigners(Signers):
             else:
                 say(f"fallow: cell {cell}, offset {offset}: no key of the cell proves this record, it is passed over")
             if is_first:
-                what = "What such records decided is not told here, and somebody else may have written them"
+                what = "What such records decided is not told here, and they may come from a writer outside the cell"
                 lacks = f"If the services of the cell believe them, {self._path} lacks a key in signing.keys"
                 rule = "or its from_version is too early: give the command the cell file in force (--cell-file)"
                 say(f"fallow: {what}. {lacks}, {rule}")

@@ -57,7 +57,7 @@ OPTION_WAYS = {
     "job show": dict.fromkeys(("--follow", "-f", "--wait", "--watch"), _WAIT),
     **{command: dict.fromkeys(("--reason", "--comment", "-m"), _NO_WORDS) for command in ("job hold", "job release")},
 }
-"""The same of options, by the command."""
+"""What options that are often mistyped were meant to be, by the command."""
 
 IN_GROUPS = {
     "job": {
@@ -89,7 +89,7 @@ IN_GROUPS = {
     "cell": {**dict.fromkeys((*LISTS, "show"), "cell check"), "apply": "cell reload"},
     "topics": dict.fromkeys((*LISTS, "show"), "topics check"),
 }
-"""The same behind the name of a group."""
+"""What is meant behind the name of a group."""
 
 NEVER_GUESSED = frozenset(("lost", "remove"))
 """Commands whose effect no other command takes back. A word that is only like one of these may have meant another."""

@@ -1,5 +1,5 @@
 """What is told of a command that the cell has not answered in time, as far as the command can read: it may lie behind a
-topic that nobody reads on, or its answer is among decisions that no key of the command's cell file proves.
+topic that no service reads any more, or its answer is among decisions that no key of the command's cell file proves.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def unread(cells: Collection[str]) -> str:
 
 
 def unread_about(about: str, cells: Collection[str]) -> str:
-    """The same of one job, node or other thing that a command was about; "" where nothing was passed over."""
+    """Why news about one job, node or other subject may be unread; "" where nothing was passed over."""
     why = unread(cells)
     return why and f"no answer about {about} can be read: {why}"
 

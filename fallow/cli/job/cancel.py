@@ -212,7 +212,7 @@ def _was_over(row: JobRow) -> Outcome:
 
 
 def _array_was_over(array: str, rows: tuple[JobRow, ...]) -> Outcome:
-    """The same of an array: to cancel it again is done where the first cancel reached an element."""
+    """The outcome for an array that was over: a second cancel is done where the first cancel reached an element."""
     code = Exit.OK if any(row.status is JobStatus.CANCELLED for row in rows) else Exit.NO
     return Outcome(array, f"Array {array} was over before: {statuses(rows)}.", code, more={"elements": 0})
 
@@ -250,8 +250,8 @@ async def answers(
 
 
 def _is_about(news: News, job_id: str) -> bool:
-    """Whether it is about the job, or about an element of the array. What somebody else wishes of an element that is
-    not there tells nothing.
+    """Whether the news is about the job, or about an element of the array. A request of another sender for an element
+    that is not there tells nothing.
     """
     if news.job is None or news.job == job_id or not is_element_of(news.job, job_id):
         return news.job == job_id

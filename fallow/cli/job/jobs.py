@@ -91,7 +91,7 @@ def jobs(  # noqa: PLR0913, PLR0917 - each is an option of the command
 
 def _behind(after: str | None, tenant: str | None) -> str:
     """The job behind which the list goes on, in full; "" where it begins with the first. Ends the command where that
-    is a job of another tenant than those of the list, or of nobody.
+    is a job of another tenant than those of the list, or of no tenant.
     """
     if after is None:
         return ""
@@ -151,7 +151,7 @@ async def page_of(
 
 
 def without_places(read: Read[tuple[JobRow, ...]], queues: Sequence[str]) -> Read[tuple[JobRow, ...]]:
-    """The same without the places of jobs in these queues: `fallow job` tells who is ahead there."""
+    """The rows without the places of jobs in these queues: `fallow job` tells who is ahead there."""
     if not queues:
         return read
     rows = (replace(job, position=None) if job.queue in queues else job for job in read.value)

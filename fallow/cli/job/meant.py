@@ -24,7 +24,7 @@ async def hint_for(access: Access, job: str, cell: str | None) -> str:
 
 
 async def hint_by(client: CellClient, job: str, cell: str | None) -> str:
-    """The same of a client that is open. What is really there counts more than what is only like it; where this very
+    """The hint by a client that is open. What is really there counts more than what is only like it; where this very
     job is there nothing else was meant.
     """
     tenant, own = parted(job)
@@ -71,7 +71,7 @@ def no_such_job(event: object) -> bool:
 
 
 def meant_job(typed: str, known: Collection[str]) -> str:
-    """The same among these jobs: an id alone is compared with what their tenants call them."""
+    """The job among the known ones that was meant: an id alone is compared with what their tenants call them."""
     if "/" in typed:
         return meant(typed, known)
     by_own = {own_id(job): job for job in known}

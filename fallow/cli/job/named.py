@@ -57,7 +57,7 @@ async def in_full(
 async def one_in_full(
     access: Access, typed: str, tenant: str | None, cell: str | None, *, at_end: bool = False
 ) -> Named:
-    """The same of one job, by a client of its own; the command's own client tells of a fence."""
+    """Finds one job by a client of its own; the command's own client tells of a fence."""
     async with access.client(tells_fence=False) as client:
         return await _named(client, typed, tenant, cell, at_end=at_end)
 

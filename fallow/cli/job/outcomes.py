@@ -27,7 +27,7 @@ class Outcome:
     hint: str = ""
 
     def as_object(self) -> dict[str, Any]:
-        """The same for programs."""
+        """The outcome for programs, as a JSON object."""
         return {"job": self.job, "ok": self.code is Exit.OK, "answer": self.answer, **self.more}
 
 

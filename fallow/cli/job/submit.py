@@ -144,7 +144,7 @@ class Found:
                     self.over_before.append(job)
 
     def _with_news(self, job: str, rows: tuple[JobRow, ...]) -> tuple[JobRow, ...]:
-        """The same rows, each as far as the news told, and those of which only the news told: the view comes after the
+        """These rows, each as far as the news told, and those of which only the news told: the view comes after the
         log, was read earlier, and may be away.
         """
         parts, told, seen = self.parts(job), self.progress.earlier, {row.id for row in rows}
@@ -344,7 +344,7 @@ async def _turned_away(client: CellClient, mark: Mark, found: Found, wait_ms: in
 
 async def _rows_of_silent(client: CellClient, found: Found) -> Earlier:
     """The rows of those jobs that the view knows although this submission got no answer: with the same content as an
-    earlier one it gets none. The view of a fenced cell knows jobs that the log may not hold: it answers for nobody.
+    earlier one it gets none. The view of a fenced cell knows jobs that the log may not hold: it answers for no job.
     """
     rows: dict[str, tuple[JobRow, ...]] = {}
     for job in found.silent()[:LOOK_FOR_MAX]:
@@ -405,7 +405,9 @@ async def follow(client: CellClient, mark: Mark, found: Found, goal: Stage, wait
 
 
 async def _rows_if_it_can(client: CellClient, found: Found) -> Earlier:
-    """The same where the view is there; else that it is not is told, and the news alone tell of the jobs."""
+    """The rows of earlier jobs where the view is there; else that it is not is told, and the news alone tell of the
+    jobs.
+    """
     try:
         return await _rows_of_silent(client, found)
     except ClientUnavailable as error:

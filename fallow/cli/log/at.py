@@ -79,7 +79,9 @@ def by_status(state: CellState) -> dict[str, int]:
 
 
 def by_status_over(state: CellState) -> Counter[str]:
-    """The same of the remembered ones alone. Arrays, which are remembered beside their elements, are no jobs."""
+    """The number of remembered finished jobs by status. Arrays, which are remembered beside their elements, are no
+    jobs.
+    """
     names = [over.id for over in state.finished.values()]
     arrays = arrays_among(names, names)
     return Counter(over.status.value for over in state.finished.values() if over.id not in arrays)

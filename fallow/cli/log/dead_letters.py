@@ -43,8 +43,8 @@ HEADERS_SHOWN, HEADER_CHARS_SHOWN = 64, 1_024
 
 Reason = Annotated[DeadLetterReason | None, typer.Option("--reason", help="Only letters with this reason.")]
 UNPROVEN_HELP = (
-    "Also a letter whose origin the log no longer holds: nothing proves then that it ever stood there. Anybody who may "
-    "write dead-letters may have made it up."
+    "Also a letter whose origin the log no longer holds: nothing proves then that it ever stood there. Any user who "
+    "may write dead-letters may have made it up."
 )
 Offsets = Annotated[list[int] | None, typer.Argument(help="Offsets, as `list` shows them.", show_default=False)]
 
@@ -70,7 +70,7 @@ def list_(context: typer.Context, reason: Reason = None, as_json: AsJson = False
     """Every dead letter that is kept, the oldest first. A record that tells of nothing that was set aside is named no
     dead letter: `show` shows what it holds, and `replay` refuses it.
 
-    What a letter says of itself is claimed: whoever may write dead-letters may have written it.
+    What a letter says of itself is claimed: any user with the right to write dead-letters may have written it.
     """
     access = access_of(context)
     found = [letter for letter in run(_letters(access)) if reason is None or letter.reason == reason]
@@ -91,7 +91,7 @@ def list_(context: typer.Context, reason: Reason = None, as_json: AsJson = False
         for letter in found
     ]
     count = counted(sum(letter.is_letter for letter in found), "dead letter")
-    title = f"{count}; service, reason, origin and text are claimed by whoever wrote them"
+    title = f"{count}; service, reason, origin and text are claims of their writers"
     print_table(title, COLUMNS, rows, SPARE)
 
 
@@ -101,7 +101,7 @@ def show(
     offset: Annotated[int, typer.Argument(min=0, help="As `list` shows it.", show_default=False)],
     as_json: AsJson = False,
 ) -> None:
-    """One dead letter: its headers and the bytes that were set aside, all as whoever wrote it claims."""
+    """One dead letter: its headers and the bytes that were set aside, all as its writer claims."""
     access = access_of(context)
     letter = run(_one(access, offset))
     if letter is None:
@@ -238,7 +238,7 @@ class Box:
 
     async def _disproof(self, letter: Letter, original: Outgoing) -> str:
         """What speaks against the letter at the place from which it claims to come; "" where this very record stands
-        there: somebody with the right to write there wrote it.
+        there: so a user with the right to write there wrote it.
         """
         tp, offset = _origin_of(letter)
         held = (await self._log.first_from({tp: offset})).get(tp)

@@ -30,7 +30,7 @@ async def keys_lacking(log: Log, layout: Layout, state: CellState, *, gives_up: 
 
 
 async def keys_lacking_by(log: Log, layout: Layout, snapshot: CellState) -> str:
-    """The same by the state of a snapshot from which the cell would not go on: with the right keys it might."""
+    """The lacking keys by the state of a snapshot from which the cell would not go on: with the right keys it might."""
     lacking = await _believes_too_little(log, layout, snapshot, layout.signers.of(snapshot.cell), gives_up=True)
     way = f"If a stranger wrote the snapshot of version {snapshot.version}, make it void first"
     return lacking and f"{lacking}. {way}"
@@ -158,7 +158,7 @@ def _retired_beyond(own: CellKeys | None, version: int) -> list[str]:
     keys = () if own is None else own.keys
     return [
         f"Key {key.public} is retired at version {key.until_version}, and the cell goes on from version {version}: "
-        f"whoever has it could decide again. Once it is repaired, set its until_version to {version} on every machine, "
+        f"its owner could decide again. Once it is repaired, set its until_version to {version} on every machine, "
         "before the services start."
         for key in keys
         if key.until_version is not None and key.until_version > version

@@ -140,7 +140,9 @@ async def _export(access: Access, file: Path, cell: str | None) -> tuple[int, li
 
 
 async def write_records(log: Log, tp: TopicPartition, file: Path) -> tuple[int, list[str]]:
-    """The same for a partition of a log that has been started. Raises LogUnavailable where it falls silent, OSError."""
+    """Write the records of a partition of a log that has been started. Raises LogUnavailable where it falls silent,
+    OSError.
+    """
     begin, end = (await log.begin_offsets([tp]))[tp], (await log.end_offsets([tp]))[tp]
     reader = log.reader({tp: begin})
     await reader.start()

@@ -119,8 +119,8 @@ class Past:
 
     def _end_unless_lived(self, at_ms: int) -> None:
         """End the command where the cell had made no decision by this time, or where the time has not come for it.
-        Where its clock is not that of this machine, nobody knows how far it is since its last decision: each later time
-        may have come, but for one of the calendar in a cell that counts from an origin of its own.
+        Where its clock is not that of this machine, the command cannot know how far it is since its last decision: each
+        later time may have come, but for one of the calendar in a cell that counts from an origin of its own.
         """
         cell, version = self.state.cell, self.state.version
         first = None if self._held is None else event_of(self._held)
@@ -170,7 +170,7 @@ async def past_of(access: Access, cell: str, first: Then) -> AsyncIterator[Past]
 async def open_past(
     log: Log, layout: Layout, cell: str, first: Then, *, wall: Callable[[], int] = wall_ms
 ) -> AsyncIterator[Past]:
-    """The same on any log that is started."""
+    """Follow the past on any started log."""
     tp = layout.tp("decisions", cell)
     state = await nearest_snapshot(log, layout, cell, first.is_behind) or CellState(cell)
     ends = await log.end_offsets([tp])

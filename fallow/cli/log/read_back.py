@@ -25,7 +25,7 @@ IDLE_POLLS_MAX = 100
 
 
 class LogOverflowed(Exception):
-    """A partition no longer begins at its first record, so nobody can tell any more what came of the jobs."""
+    """A partition no longer begins at its first record, so the fate of the jobs can no longer be told."""
 
 
 async def read_back(log: Log, layout: Layout, cell: str, diaries: Path, outcome: Outcome) -> LogCheck:

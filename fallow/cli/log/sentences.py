@@ -144,14 +144,14 @@ def _ranks(ranks: tuple[int, ...]) -> str:
 
 
 def _stopping(effect: e.JobStopping) -> str:
-    whom = f" for {effect.for_whom}" if effect.for_whom else ""
-    why, grace = f"{effect.why}{whom}{_text(effect.text)}", duration(effect.grace_wall_ms)
+    for_job = f" for {effect.for_whom}" if effect.for_whom else ""
+    why, grace = f"{effect.why}{for_job}{_text(effect.text)}", duration(effect.grace_wall_ms)
     return f"Job {effect.job} must stop within {grace}: {why}. It still holds its places."
 
 
 def _preempted(effect: e.JobPreempted) -> str:
-    whom = f" for {effect.for_whom}" if effect.for_whom else ""
-    return f"Job {effect.job} has made room{whom}: {effect.why}. Its places are free."
+    for_job = f" for {effect.for_whom}" if effect.for_whom else ""
+    return f"Job {effect.job} has made room{for_job}: {effect.why}. Its places are free."
 
 
 def _requeued(effect: e.JobRequeued) -> str:
@@ -172,7 +172,7 @@ _REQUEUED = {
 
 
 def _observed(effect: e.RunObserved) -> str:
-    """What its node says, or what the loss of the node means for it: of a lost node nobody knows what still runs."""
+    """What its node says, or what the loss of the node means for it: what still runs on a lost node is unknown."""
     is_so = "counts as stopped" if effect.status is RunStatus.STOPPED else f"is {effect.status}"
     return f"The part of job {effect.job}, attempt {effect.attempt}, on node {effect.node} {is_so}."
 

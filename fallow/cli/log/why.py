@@ -344,7 +344,7 @@ def _heading(step: Step, before_ms: int | None) -> str:
 
 
 def as_object(cell: str, found: Why) -> dict[str, Any]:
-    """The same for programs."""
+    """The explanation for programs, as a JSON object."""
     return {
         "job": found.job,
         "cell": cell,

@@ -39,8 +39,8 @@ def to_be_stopped(row: NodeRow, deadline_ms: int | None) -> str:
 
 
 def as_object(row: NodeRow | None, deadline_ms: int | None, *, is_refused: bool = False) -> dict[str, Any]:
-    """The same for programs: the jobs, None where they are not known, and when they are stopped, None: at once. A drain
-    that is refused stops none.
+    """The drain for programs: the jobs, None where they are not known, and when they are stopped, None: at once. A
+    drain that is refused stops none.
     """
     if is_refused:
         return {"jobs": [], "stop_ms": None}

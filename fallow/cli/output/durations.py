@@ -19,7 +19,7 @@ def moment(ms: int) -> str:
 
 
 def to_the_second(ms: int) -> str:
-    """The same without milliseconds, for tables."""
+    """A duration without milliseconds, for tables."""
     return _written(ms, "")
 
 

@@ -22,7 +22,7 @@ class OutputFails(Exception):
 
 class Answers(TextIOWrapper):
     """Standard output that says that it is what cannot be written: of a file that a command writes the same is told
-    otherwise. Whoever reads it and has read enough is no failure.
+    otherwise. A reader that has read enough and closes it is no failure.
     """
 
     def write(self, text: str, /) -> int:
@@ -67,7 +67,7 @@ def drop_output() -> None:
 
 
 async def while_read(work: Coroutine[Any, Any, T]) -> T:
-    """Do the work for as long as somebody reads standard output. Raises BrokenPipeError where that is a pipe whose
+    """Do the work for as long as standard output has a reader. Raises BrokenPipeError where that is a pipe whose
     reader has gone: work that waits without a word would not find out.
     """
     pipe = _pipe_of_output()

@@ -37,7 +37,7 @@ LendLimit = Annotated[str | None, typer.Option(metavar="GPUS|none", help="The mo
 Weight = Annotated[int | None, typer.Option(min=0, help="Its share beside others.", show_default=False)]
 Lends = Annotated[bool | None, typer.Option("--lends/--no-lends", help="Whether others may have what is idle.")]
 Borrows = Annotated[bool | None, typer.Option("--borrows/--no-borrows", help="Whether it may use what others lend.")]
-Reclaim = Annotated[ReclaimFrom | None, typer.Option(help="From whom it may take back what it lent.")]
+Reclaim = Annotated[ReclaimFrom | None, typer.Option(help="From which tenants it may take back what it lent.")]
 Reclaimable = Annotated[
     bool | None, typer.Option("--reclaimable/--no-reclaimable", help="Whether its jobs yield to other tenants'.")
 ]
@@ -162,8 +162,8 @@ def _refuse_unknown_types(access: Access, cell: str, quotas: list[dict[str, Any]
 
 
 def _refuse_unknown_tenants(access: Access, cell: str, quotas: list[dict[str, Any]]) -> None:
-    """Ends the command where a quota is of nobody: mistyped, or a group, which stands above tenants and has no jobs of
-    its own. One that has a quota already, or is named as a parent beside its own quota, is meant.
+    """Ends the command where a quota belongs to no known tenant: mistyped, or a group, which stands above tenants and
+    has no jobs of its own. One that has a quota already, or is named as a parent beside its own quota, is meant.
     """
     known = dict.fromkeys(tenant.name for tenant in access.cells().tenants)
     parents = [quota.get("parent") for quota in quotas]

@@ -72,7 +72,7 @@ def _row(state: CellState, row: QuotaRow) -> tuple[str, ...]:
 
 
 def as_object(state: CellState, tenant: str | None = None) -> dict[str, Any]:
-    """The same for programs, in milli-GPUs."""
+    """The quotas for programs, in milli-GPUs."""
     return {
         "cell": state.cell,
         "version": state.version,

@@ -91,7 +91,7 @@ def read_quotas(path: Path, file: CellFile) -> list[dict[str, Any]]:
 
 
 def _are_once(path: Path, quotas: list[Quota]) -> None:
-    """Ends the command where a tenant has two rows for one GPU type: which is meant nobody could tell."""
+    """Ends the command where a tenant has two rows for one GPU type: which row is meant cannot be told."""
     seen: dict[Account, int] = {}
     for number, quota in enumerate(quotas):
         first = seen.setdefault((quota.tenant, quota.gpu_type), number)

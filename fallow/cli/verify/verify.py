@@ -77,7 +77,7 @@ class LogCheck:
     """The check of one cell's log, record by record, from an empty cell or from a snapshot's state.
 
     `state` is the fold so far, `ledger` what the effects alone say; `orders` what the log told the nodes from there on,
-    behind `from_version`. `keys` are the cell's, as the file of whoever checks has them; what they do not
+    behind `from_version`. `keys` are the cell's, as the cell file of the checker has them; what they do not
     prove is counted as `forged`, and is no offence: every reader passes it over. `gaps` are offsets without a record,
     which the ends of transactions leave, and records that were taken back. Those behind the last decision are none of
     them but `gaps_at_end`: no later decision tells that none is missing there.

@@ -134,7 +134,7 @@ def tell(found: Verification, source: str) -> None:
     )
     if found.forged:
         print_sentence(
-            f"{counted(found.forged, 'record')} of the skipped that no key of the cell proves: somebody else wrote"
+            f"{counted(found.forged, 'record')} of the skipped that no key of the cell proves: a foreign writer wrote"
         )
     if found.gaps:
         print_sentence(f"{counted(found.gaps, 'offset')} without a record: transactions, or what readers would skip")

@@ -91,7 +91,7 @@ class Outcome:
         self.double_allocations.extend(found)
 
     def lost(self, live: Iterable[str]) -> list[str]:
-        """Valid submitted jobs that nobody answered, and enqueued ones that are neither over nor in the final state,
+        """Valid submitted jobs without an answer, and enqueued ones that are neither over nor in the final state,
         whose jobs are `live`.
         """
         in_state = frozenset(live)

@@ -91,7 +91,7 @@ async def report_of(stage: LocalCell, workload: Workload, base_ms: int) -> Repor
 
 
 async def _held_against_redis(stage: LocalCell, found: Verification) -> Verification:
-    """The same with I7: what Redis shows is what the fold gives at its cursor."""
+    """The verification with I7 added: what Redis shows is what the fold gives at its cursor."""
     functions = RedisFunctions(stage.servers.redis.server.address)
     try:
         view = ViewReader(functions, stage.namespace, (CELL,))

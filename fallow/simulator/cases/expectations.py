@@ -218,7 +218,7 @@ def _planned_start(theatre: Theatre, wanted: dict[str, float]) -> list[str]:
 
 
 def _reason_code(theatre: Theatre, wanted: str) -> list[str]:
-    """All that wait do so for this reason, and somebody waits."""
+    """Every waiting job waits for this reason, and at least one waits."""
     waiting = _out(theatre, theatre.waiting())
     return _reason_code_of(theatre, dict.fromkeys(waiting, wanted)) if waiting else ["reason: no job waits"]
 
@@ -360,5 +360,5 @@ def judge(theatre: Theatre, asked: Mapping[str, Any]) -> list[str]:
 
 
 def judge_at_the_end(theatre: Theatre, asked: Mapping[str, Any]) -> list[str]:
-    """The same for what shows only when the case goes on."""
+    """What does not hold of the expectations that show only when the case goes on."""
     return [text for key, wanted in asked.items() if key in AT_THE_END for text in AT_THE_END[key](theatre, wanted)]

@@ -39,7 +39,7 @@ SEQ_STEP = 1_000_000
 
 
 class Theatre(VirtualCell):
-    """The cell of a case. Silent are nodes whose words do not arrive, and jobs whose starts nobody acknowledges."""
+    """The cell of a case. Silent are nodes whose words do not arrive, and jobs whose starts no node acknowledges."""
 
     def __init__(self, setting: Setting, story: Story) -> None:
         self.setting, self.names, self.story = setting, setting.names, story
@@ -112,7 +112,7 @@ class Theatre(VirtualCell):
         self._keep(mark, PendingDecision(effects, {}, at_ms, at_ms, (), has_more=False))
 
     def _places(self, spec: JobSpec, nodes: list[str]) -> tuple[WorkerPlace, ...]:
-        """The lowest devices of each node that nobody holds."""
+        """The lowest free devices of each node."""
         free = {node: self.state.nodes[node].free for node in nodes}
         places, each = [], spec.resources.gpu_milli // GPU
         for rank, node in enumerate(nodes):
@@ -125,7 +125,7 @@ class Theatre(VirtualCell):
         return tuple(places)
 
     def settle(self) -> None:
-        """Let the services act until nobody has anything left to do; queueing plans behind them."""
+        """Let the services act until none has anything left to do; queueing plans behind them."""
         super().settle()
         if self.takes_plans:
             self._plan()
@@ -307,7 +307,7 @@ class Theatre(VirtualCell):
         return [*(job.id for job in self.state.jobs.values() if job.status in WAITING), *never]
 
     def reason(self, job: str) -> tuple[str, str]:
-        """Code and words of why it waits; "" where nobody has said."""
+        """Code and words of why it waits; "" where no service has said."""
         refused = self.rejected.get(job)
         if refused is not None:
             return refused.code.value, self.names.in_words(in_words(refused))

@@ -63,7 +63,7 @@ class Clients:
         self._world.broker.publish(item.client, [message], told)
 
     def _speak_in_the_name_of(self, tenant: str, job: str) -> None:
-        """Somebody cancels the tenant's job by the topic of which the tenant has no need."""
+        """A stranger cancels the tenant's job by the topic of which the tenant has no need."""
         cancel = CancelJob(job=job, tenant=tenant, reason=STRANGERS_WORDS)
         partition = partition_of(job.encode(), SUBMISSION_PARTITIONS)
         self._world.broker.land(Message("submissions", partition, job, cancel.type, None, encode(cancel)))

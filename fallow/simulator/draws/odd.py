@@ -13,7 +13,7 @@ from fallow.simulator.engine import Engine
 PRIORITY_MAX = 1_000_000
 
 NOWHERE: tuple[dict[str, Any], ...] = (
-    {"tenant": "nobody"},
+    {"tenant": "absent"},
     {"cell": "cell-9"},
     {"cell": None, "pools": (), "node_labels": (), "tolerations": (HOT,), "topology": None, "gpu_type": None},
     {"queue": "none"},

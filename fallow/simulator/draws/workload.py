@@ -69,7 +69,7 @@ DISCIPLINES = {
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One thing that somebody outside does. `number` names it for those who look for a shorter story."""
+    """One thing that a client does. `number` names it in the search for a shorter story."""
 
     number: int
     at_ms: int
@@ -204,7 +204,7 @@ def _tenants(engine: Engine, nodes: dict[str, tuple[NodeSpec, ...]]) -> tuple[Te
 
 
 def with_own_topics(file: CellFile, seed: int) -> CellFile:
-    """The same file; in every third world, by its seed, one or two tenants have a topic of their own. No chance is
+    """This file; in every third world, by its seed, one or two tenants have a topic of their own. No chance is
     drawn for it, so that all else stays as it is.
     """
     if seed % OWN_TOPICS_EVERY:

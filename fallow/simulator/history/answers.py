@@ -192,7 +192,7 @@ def wish_violations(evidence: Evidence) -> list[Violation]:
 
 
 def stranger_violations(evidence: Evidence) -> list[Violation]:
-    """Nobody is heard for a tenant that has a topic of its own, but by that one."""
+    """A tenant that has a topic of its own is heard by that topic alone."""
     answers = (answer.event for cell in evidence.cells for answer in cell.answers)
     return [Violation("I2", text) for event in answers if (text := passed_on_for_a_stranger(event)) is not None]
 

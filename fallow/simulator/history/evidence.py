@@ -51,7 +51,7 @@ class LogEntry:
 
 
 class What(StrEnum):
-    """What truly happened on a node, whatever anybody wrote down."""
+    """What truly happened on a node, whatever any service wrote down."""
 
     BEGAN = "began"
     ADOPTED = "adopted"
@@ -65,7 +65,7 @@ class Happened:
     """A run began or ended on a node, or the node died with all of its runs; `devices` are all that the run uses.
 
     Where each worker is a run of its own, `rank` and `turn` name it. A run that is left stands still, or it is not
-    known whether it does, until somebody adopts it.
+    known whether it does, until an executor adopts it.
     """
 
     moment: int
@@ -146,7 +146,7 @@ class CellEvidence:
     later. `lost_answers` are those that were lost or damaged there. `dead` are admitted jobs (source, offset, job)
     that may be set aside as dead letters. `deaf` is the reign whose writer does not know that its own record was
     damaged.
-    `has_all_requests`: what is neither in `answers` nor in `lost_answers` nobody asked for.
+    `has_all_requests`: what is neither in `answers` nor in `lost_answers` was not asked for.
     `operations` are the records of the cell's partition of that topic, `lost_operations` those that were lost or
     damaged there. `files` are the cell files by which the cell's writers may have gone, as what their JSON says,
     `on_disk` those that lay on the disk of every machine, as the log holds them: from which moment on each did.

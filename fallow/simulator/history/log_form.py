@@ -45,7 +45,7 @@ def decisions_in_force(evidence: CellEvidence) -> tuple[list[InForce], list[Viol
 
 def _does_what_is_due(decision: Decision, next_epoch: int | None) -> bool:
     """Whether its writer was at work. One that takes the log over has not begun yet, however many do so in a row; and
-    one that leaves only tells what it has read and whom it has not heard.
+    one that leaves only tells what it has read and which nodes it has not heard.
     """
     kinds = {type(effect) for effect in decision.effects}
     tells_something = bool(kinds or decision.inputs)
@@ -91,7 +91,7 @@ def _damage(entry: LogEntry, decision: Decision, version: int, chain: str) -> st
 
 
 def _judge_damage(evidence: CellEvidence, place: int, version: int, damage: str) -> list[Violation]:
-    """Damage is nobody's fault where the log was harmed; to go on behind it always is one."""
+    """Damage is no violation where the log was harmed; to go on behind it always is one."""
     found = [] if evidence.is_damaged else [_violation(evidence, evidence.log[place], damage)]
     done = evidence.log[place].moment
     for entry in evidence.log[place + 1 :]:

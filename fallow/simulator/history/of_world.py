@@ -46,7 +46,7 @@ _WHAT = {"started": What.BEGAN, "adopted": What.ADOPTED, "ended": What.ENDED}
 
 
 def judge_history(history: History) -> list[Violation]:
-    """Every promise that this world broke, as somebody outside can tell."""
+    """Every promise that this world broke, as an observer outside can tell."""
     return judge(evidence_of(history))
 
 
@@ -59,7 +59,7 @@ def evidence_of(history: History) -> Evidence:
 
 
 def _submissions(history: History) -> Iterable[SubmitJob | CancelJob | UpdateJob]:
-    """What tenants' topics hold, whoever sent it, and what the world asked for at its end."""
+    """What tenants' topics hold, from any sender, and what the world asked for at its end."""
     for (topic, _), records in history.log.items():
         for logged in records if topic.startswith(("submissions", "jobs")) else ():
             event = logged.event()
@@ -168,8 +168,8 @@ def _on_node(history: History, node: str, truly: list[NodeMoment]) -> Iterable[H
     """What a node wrote down and what was truly so, and where its runs stood still.
 
     A virtual run lives in its executor: it stands still when that process dies or stands still itself, and when it lets
-    go of the node. Nobody writes down the latter, so a run counts as let go from the last line of its former holder on,
-    and where a reign was taken, until it is taken up.
+    go of the node. No service writes down the latter, so a run counts as let go from the last line of its former holder
+    on, and where a reign was taken, until it is taken up.
     """
     entries = history.diaries.get(node, [])
     if entries and entries[0].process.startswith("agent"):

@@ -1,4 +1,4 @@
-"""The history of one simulated world, as somebody outside could have written it down: nothing of it is a service's
+"""The history of one simulated world, as an observer outside could have written it down: nothing of it is a service's
 memory.
 
 All times (`at_ms`) are true simulated time, from 0. Cell times inside records are `EPOCH_MS` later, and as skewed as
@@ -148,7 +148,7 @@ class ViewRows:
 
 @dataclass(frozen=True, slots=True)
 class Injected:
-    """One fault. `number` counts the faults of the world in their order; `what` is whom it hit and how."""
+    """One fault. `number` counts the faults of the world in their order; `what` is the party that it hit, and how."""
 
     number: int
     at_ms: int

@@ -1,4 +1,4 @@
-"""I7 and I8: what the view showed, against the books of the same version; and nobody is shown an older one again."""
+"""I7 and I8: what the view showed, against the books of the same version; and no reader is shown an older one again."""
 
 from __future__ import annotations
 

@@ -24,5 +24,5 @@ class HeardLogger:
     info = warning = error = exception = critical = debug
 
     def bind(self, **_fields: Any) -> HeardLogger:
-        """The same: whose lines these are is known."""
+        """This logger: the service of these lines is known already."""
         return self

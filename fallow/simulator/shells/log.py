@@ -228,7 +228,7 @@ class WorldLog:
         return topic, tp[1]
 
     def reached(self, tp: TopicPartition) -> TopicPartition:
-        """The same, of one that answers this process. Raises LogUnavailable."""
+        """The broker's partition of this topic, if it answers this process. Raises LogUnavailable."""
         at = self.local(tp)
         if not self.broker.network.reaches(self.who, at):
             raise LogUnavailable(f"{tp[0]}/{tp[1]} does not answer")

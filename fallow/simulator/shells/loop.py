@@ -63,7 +63,7 @@ class NumberedTask(asyncio.Task[T]):
         self._log_destroy_pending = False  # a process that dies lets go of its tasks as they are
 
     def __hash__(self) -> int:
-        """The same in each run of a seed."""
+        """A number that is alike in each run of a seed."""
         return self._number
 
 
@@ -85,7 +85,7 @@ class _Handle(asyncio.Handle):
 
 
 class _Timer(asyncio.TimerHandle):
-    """The same of a handle that is due later. The world's engine orders them, not their times."""
+    """A numbered handle that is due later. The world's engine orders them, not their times."""
 
     __slots__ = ()
 
@@ -251,7 +251,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         """A task of this loop, which knows it until it is done."""
         number = next(self._numbers)
         task: NumberedTask[T] = NumberedTask(number, coro, loop=self, name=name or f"task-{number}", context=context)
-        # Nobody asks asyncio for the tasks of a world. Those of the dead would stay in its set until memory is swept,
+        # No code asks asyncio for the tasks of a world. Those of the dead would stay in its set until memory is swept,
         # many of one number: the more worlds a process has run, with the more of them each new task would be compared.
         asyncio._unregister_task(task)  # noqa: SLF001 - so named for loops
         self._tasks.append(task)
@@ -297,8 +297,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return self._is_dead
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """A callback that raised is a defect. That nobody asked for a task's error is told when memory is swept, which
-        is no moment of the world.
+        """A callback that raised is a defect. An error of a task that was never retrieved is reported when memory is
+        swept, which is no moment of the world.
         """
         error = context.get("exception")
         if "handle" in context and error is not None:
@@ -311,5 +311,5 @@ def _close(task: asyncio.Task[Any]) -> None:
     for _ in range(AWAITS_MAX):
         try:
             coroutine.throw(GeneratorExit)
-        except (Exception, GeneratorExit):  # noqa: BLE001 - it is dead: nobody hears of its errors
+        except (Exception, GeneratorExit):  # noqa: BLE001 - it is dead: its errors reach no reader
             return

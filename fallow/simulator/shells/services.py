@@ -147,7 +147,7 @@ def queueing(world: World, _process: Process) -> Shell:
     settings = QueueingSettings.model_construct(
         namespace=NAMESPACE, snapshot_versions=versions, snapshot_chunk_bytes=CHUNK_BYTES
     )
-    # Snapshots are torn here though they are acknowledged: to delete what they cover would lose what nobody may lose.
+    # Snapshots are torn here though they are acknowledged: to delete what they cover would lose what must not be lost.
     return Shell("queueing", settings, partial(queueing_app.main, retention_ms_of=lambda _: None), {})
 
 

@@ -85,11 +85,11 @@ class Broker:
 
     @property
     def is_away(self) -> bool:
-        """Whether nobody gets an answer now."""
+        """Whether no client gets an answer now."""
         return self.engine.now_ms < self.away_until_ms
 
     def go_away(self, for_ms: int) -> None:
-        """Answer nobody for so long. Afterwards everybody looks what there is."""
+        """Answer no client for so long. Afterwards every client looks what there is."""
         self.away_until_ms = max(self.away_until_ms, self.engine.now_ms + for_ms)
         self.engine.at(self.away_until_ms, self._wake_all)
 
@@ -132,7 +132,7 @@ class Broker:
         return found if found < len(logged) else None
 
     def delete_before(self, tp: TopicPartition, offset: int) -> None:
-        """Let nobody read what stands below `offset` any more, as retention does."""
+        """Hide what stands below `offset` from all readers, as retention does."""
         self._begins[tp] = max(self._begins.get(tp, 0), min(offset, len(self.log.get(tp, ()))))
 
     def end(self, tp: TopicPartition) -> int:

@@ -72,7 +72,7 @@ class Groups:
         return not member.is_paused and self._world.broker.network.reaches(member.name, BROKER)
 
     def _tell(self, member: Process, owned: frozenset[int]) -> None:
-        """Somebody who loses may hear of it late; one who is paused hears of it when it wakes."""
+        """A process that loses partitions may hear of it late; a paused one hears of it when it wakes."""
         loses = not member.owned <= owned
         late = loses and self._world.faults.happens(Fault.REBALANCE, f"{member.name} hears late of its loss")
         delay_ms = self._world.engine.between(500, 3_000) if late else self._world.engine.between(1, 40)

@@ -30,7 +30,7 @@ class Call:
 
 
 def answer_of(coroutine: Coroutine[Any, Any, T]) -> T:
-    """The answer of what waits for nobody."""
+    """The result of a coroutine that never waits."""
     try:
         coroutine.send(None)
     except StopIteration as stop:
@@ -86,14 +86,14 @@ class Redis:
         self.functions.flush()
 
     def go_away(self, for_ms: int) -> None:
-        """Answer nobody for so long."""
+        """Answer no client for so long."""
         self.functions.is_away = True
         self._engine.after(for_ms, self._come_back)
 
     def _come_back(self) -> None:
         self.functions.is_away = False
 
-    # What anybody can see of it.
+    # What any reader can see of it.
 
     def rows(self, cell: str) -> ViewRows | None:
         """Everything that the view of a cell shows now; None while there is no whole one."""

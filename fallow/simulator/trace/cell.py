@@ -1,8 +1,8 @@
 """The production services of one cell on one clock, without a log in between: what one says, the others are told at
 once, as objects.
 
-A step ends when nobody has anything left to do at its time, so it comes to the decisions that a stepped replay on the
-running services comes to. Nothing is written as bytes: the log's own work is not what a simulation asks about.
+A step ends when no service has anything left to do at its time, so it comes to the decisions that a stepped replay on
+the running services comes to. Nothing is written as bytes: the log's own work is not what a simulation asks about.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class VirtualCell:
     """One cell. `now_ms` is the cell time; `decisions` counts those in force."""
 
     takes_plans = False
-    """Whether starts that somebody plans are put in force."""
+    """Whether planned starts are put in force."""
 
     moments_in_vain_max = 100_000
     """So many moments in a row at which no job comes, starts or ends, and what is left waits for good."""
@@ -150,7 +150,7 @@ class VirtualCell:
         self.settle()
 
     def settle(self) -> None:
-        """Let the services act until nobody has anything left to do at this time."""
+        """Let the services act until none has anything left to do at this time."""
         for _ in range(DECISIONS_AT_ONCE_MAX):
             mark = self.state.checkpoint()
             tried = self.placement.decide(self.now_ms, self.now_ms)

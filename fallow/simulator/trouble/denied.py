@@ -1,5 +1,5 @@
 """A topic that refuses records for good: a right was withdrawn, or a setting of the topic was changed. After a while a
-person mends it. Meanwhile whoever is refused tries seldom, is not ready, and leaves a cell that it cannot write.
+person mends it. Meanwhile a process that is refused tries seldom, is not ready, and leaves a cell that it cannot write.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TOPICS = ("decisions", "decisions", *WRITERS)
 CODES = (Refusal.NOT_ALLOWED, Refusal.TIMESTAMP, Refusal.INVALID, Refusal.TOO_LARGE)
 FOR_MS, AGAIN_MS = (1_500, 8_000), (500, 3_000)
 LAPSES_MS = 3_000
-"""A topic begins to refuse with the first record that somebody is to write into it: dead letters, say, are few. If none
+"""A topic begins to refuse with the first record that is to be written into it: dead letters, say, are few. If none
 comes for so long, another topic is drawn.
 """
 
@@ -122,7 +122,7 @@ class Denied:
             self._happen()
 
     def _begin_planned(self, denial: Denial) -> None:
-        """Somebody is about to write what is to be refused."""
+        """A record is about to be written that is to be refused."""
         engine, self._planned = self._world.engine, None
         what = f"{denial.topic} of {denial.who or 'everybody'} for {denial.for_ms} ms ({denial.code})"
         if self._world.faults.inject(Fault.DENIED, what):

@@ -96,7 +96,7 @@ LASTING_MS: dict[Fault, int] = {
     Fault.RESHARED: 4_000,
     Fault.INPUT_LOST: 3_000,
 }
-"""The same of what lasts, and of what a person has to mend."""
+"""The shortest mean time between two faults that last, or that a person has to mend."""
 
 KINDS_AT_A_TIME = 0.55
 """So large a share of the kinds happens in one world."""
@@ -111,7 +111,7 @@ SMALL_OF_SEEDS, SMALL_BYTES = 0.08, (4_500, 5_000)
 """In so many worlds a decision may have no more bytes than one of these."""
 
 FORGED_OF_SEEDS = 0.03
-"""In so many worlds somebody writes a decision that is not this cell's writer's: once, for the same reason."""
+"""In so many worlds a stranger writes a decision that is not this cell's writer's: once, for the same reason."""
 
 
 @dataclass(slots=True)

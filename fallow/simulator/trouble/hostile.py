@@ -23,7 +23,7 @@ VALUES: tuple[bytes | None, ...] = (
     b"null",
     b"[]",
     b"\xff\xfe\x00",
-    b'{"job": {"id": "job-1", "tenant": "nobody"}}',
+    b'{"job": {"id": "job-1", "tenant": "absent"}}',
     b'{"job": "job-1", "tenant": "ada", "surplus": 1}',
     b'{"cell": "cell-9", "node": "n", "boot": "b", "seq": 1}',
     b'{"cell": "cell-0", "node": "ghost", "boot": "boot-1", "seq": 18446744073709551616}',
@@ -31,7 +31,7 @@ VALUES: tuple[bytes | None, ...] = (
     b'{"cell": "cell-0", "version": 9007199254740991, "epoch": 1, "at_ms": 1, "effects": []}',
     b'{"cell": "cell-0", "version": 0, "epoch": 1, "at_ms": 1, "effects": [{"kind": "Unheard"}]}',
     b"[" * 3_000,
-    b'{"job": {"id": "job-1", "tenant": "nobody"}}' + b" " * SUBMISSION_BYTES_MAX,
+    b'{"job": {"id": "job-1", "tenant": "absent"}}' + b" " * SUBMISSION_BYTES_MAX,
     b'{"job": "job-1"}' + b" " * SUBMISSION_BYTES_MAX,
     b'{"job": ' + b"9" * 400 + b"}",
 )

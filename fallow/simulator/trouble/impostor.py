@@ -1,4 +1,4 @@
-"""Somebody who may write the topic of decisions and has read all of it, but has no key of the cell.
+"""A stranger who may write the topic of decisions and has read all of it, but has no key of the cell.
 
 He appends decisions of the right version without a signature, with one of a key of his own, and with one that he saw.
 """

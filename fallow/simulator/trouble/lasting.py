@@ -23,7 +23,7 @@ BEYOND_MS = (-40 * 86_400_000, -45_000, 45_000, 2 * 3_600_000)
 
 LAGGING = (("nodes", "placement"), ("nodes", "placement"), ("jobs", "placement"), ("decisions", "executor"),
            ("decisions", "queueing"))  # fmt: skip
-"""Topics whose news come late, and to whom."""
+"""Topics whose news come late, and the services for which they do."""
 
 FLAPS_MAX = 4
 SHARED_ANEW = ("placement", "placement", "executor", "queueing", "projector", "admission")
@@ -108,7 +108,7 @@ class Lasting:
             engine.after(back_ms, partial(self._falls_silent, agent, number + 1))
 
     def _silence(self) -> None:
-        """Nobody who speaks for nodes gets a word through: all at once, or one after the other."""
+        """No process that speaks for nodes gets a word through: all at once, or one after the other."""
         world, engine = self._world, self._world.engine
         who = [process.name for process in world.processes if process.group in ("executor", "agent")]
         spread_ms, for_ms = engine.chance.choice((0, 0, 4_000)), engine.between(6_000, 12_000)

@@ -46,7 +46,7 @@ class Lie(NamedTuple):
 
 
 def lie_of(engine: Engine, state: CellState, said: Sequence[Logged]) -> Lie | None:
-    """A lie, drawn by chance; None while there is nobody to tell it."""
+    """A lie, drawn by chance; None while there is no node to tell it."""
     if said and engine.chance.random() < 0.5:  # noqa: PLR2004 - half of them repeat what was said
         record = engine.chance.choice(said)
         event = record.event()

@@ -45,7 +45,7 @@ WRITERS_LOOKED_AT = 6
 
 
 class Mishaps:
-    """All that goes wrong without anybody's step."""
+    """All that goes wrong without a step of any service or client."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -133,11 +133,11 @@ class Mishaps:
         if self._injects(Fault.NODE_LOST, node.id):
             self._world.cut_power(node.id)
             if node.id in self._world.machines and self._world.engine.between(0, 1):
-                return  # nobody says so: its lease tells
+                return  # no report says so: its lease tells
             self.say_lost(oracle.cell, node.id, node.boot)
 
     def say_lost(self, cell: str, node: str, boot: str) -> None:
-        """Somebody who knows says that the node is gone."""
+        """A person reports that the node is gone."""
         event = NodeLost(cell=cell, node=node, boot=boot, seq=self._next_seq(cell, node, boot), reason="power")
         self._world.broker.land(message_of(event, self._world.ordinal(cell)))
 

@@ -38,7 +38,7 @@ _ALONE: dict[RunStatus, type[RunStarted | RunFinished | RunStopped]] = {
 
 
 def with_more(message: Message) -> Message:
-    """The same record as a later release would write it. In what the truth is made of it writes nothing new before all
+    """This record as a later release would write it. In what the truth is made of it writes nothing new before all
     readers know it.
     """
     kind = TYPES.get(message.type)
@@ -49,7 +49,7 @@ def with_more(message: Message) -> Message:
 
 
 def with_fields(value: bytes) -> bytes:
-    """The same record with a field more in each of its parts: in effects, specifications, policies."""
+    """This record with a field more in each of its parts: in effects, specifications, policies."""
     return msgspec.json.encode(_with_fields(msgspec.json.decode(value)))
 
 
@@ -62,7 +62,7 @@ def _with_fields(part: Any, name: str = "") -> Any:
 
 
 def word_by_word(message: Message) -> Sequence[Message]:
-    """The same record as an earlier release would write it: each word and each report of a node in one of its own."""
+    """This record as an earlier release would write it: each word and each report of a node in one of its own."""
     event = message.event or decode(message.type, message.value)
     if isinstance(event, RunsReported):
         return [message_of(_alone(event.cell, word), message.partition) for word in event.words]

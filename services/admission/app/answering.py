@@ -171,7 +171,7 @@ class Admission:
     ) -> None:
         self._context, self._log, self._layout, self._file = context, log, layout, file
         self._subscribing = subscribing
-        self._service = AdmissionService(file, context.settings.of_nobody)
+        self._service = AdmissionService(file, context.settings.of_no_tenant)
         self._metrics = AdmissionMetrics(context.registry)
         self.pace = KeepingPace(context, log, layout, [cell.name for cell in file.cells])
         self._limit, self._tally = DeadLetterLimit(), Tally()
@@ -189,7 +189,7 @@ class Admission:
 
     async def begin(self) -> str | None:
         """Stand at the operations and join those who share the submissions. Raises LogUnavailable. A text says why it
-        must not: while the log of any cell is one of another release, whoever reads that one knows no answer of this
+        must not: while the log of any cell is one of another release, readers of that one know no answer of this
         one, and a submission that is answered counts as read.
         """
         try:
@@ -243,8 +243,8 @@ class Admission:
 
     async def _topics_there(self) -> list[str]:
         """Without the own topics of tenants that are not there, or to which admission has no right: they are noted, and
-        keep nobody else waiting. With those of tenants that shall have none any more: what was sent there, or still is,
-        is not lost. Raises LogUnavailable.
+        keep no other submission waiting. With those of tenants that shall have none any more: what was sent there, or
+        still is, is not lost. Raises LogUnavailable.
         """
         left = [self._layout.submissions(tenant.name) for tenant in self._file.tenants if not tenant.own_topic]
         counts = await self._log.partition_counts([*self._topics(), *left])
@@ -317,7 +317,7 @@ class Admission:
         return joined(parts, tally)
 
     async def _few_of_gone(self, answers: Sequence[Handled[Event]]) -> tuple[Handled[Event], ...]:
-        """The same answers, but few cancels of tenants that are gone from the cell file; and by the common topic none
+        """These answers with few cancels of tenants that are gone from the cell file; by the common topic with none
         of one that still has a topic of its own. Raises LogUnavailable.
         """
         # Judged once: another file may come while Kafka is asked.

@@ -4,8 +4,8 @@ What is more than placement can take then waits in the topics of submissions, wh
 turn, and costs nothing. Were it passed on at once, admission would take the processor from placement just when it has
 too little, and every job would stand behind the whole flood.
 
-Cells share the partitions of submissions, so whoever waits for one cell lets the jobs of all others wait. It is waited
-for only where all of them are behind: no cell is held up by another one.
+Cells share the partitions of submissions, so a wait for one cell makes the jobs of all others wait. Admission waits
+only where all of them are behind: no cell is held up by another one.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 AWAY_MS = 5_000
-"""A placement that has read nothing for so long, though something waits, is away and not slow. Nobody waits for it:
-one cell without a writer holds up no other, and its jobs are safe in its topic.
+"""A placement that has read nothing for so long, though something waits, is away and not slow. Admission does not wait
+for it: one cell without a writer holds up no other, and its jobs are safe in its topic.
 """
 
 

@@ -35,7 +35,7 @@ def asks_for_more(spec: JobSpec) -> bool:
 
 def misnamed(spec: JobSpec) -> Rejection | None:
     """Why a job cannot have its id, or wait for what it names: each tenant has ids of its own, and those that elements
-    have are given by the cell alone. So nobody takes the id of an element, and whatever has one is one.
+    have are given by the cell alone. So no submission takes the id of an element, and whatever has one is one.
     """
     if "/" in spec.id:
         return _not_of(spec.tenant, "id", spec.id)
@@ -81,7 +81,7 @@ def _too_far(file: CellFile, spec: JobSpec, came_ms: int) -> Rejection | None:
 
 def _of_another_unit(spec: JobSpec, came_ms: int) -> Rejection | None:
     """Where cell time is the calendar's, what lies before 1973 was given in seconds or hours: such a job for tonight
-    would start at once. 0 is no time of anybody's clock: it says "at once".
+    would start at once. 0 is no time of any clock: it says "at once".
     """
     not_before_ms = spec.not_before_ms
     if not not_before_ms or not_before_ms >= CALENDAR_FROM_MS or came_ms < CALENDAR_FROM_MS:

@@ -1,5 +1,5 @@
-"""The most that a tenant may ever have, by the cell file alone: by its quotas, when nobody else uses anything, and by
-the priority that its jobs may have.
+"""The most that a tenant may ever have, by the cell file alone: by its quotas, when no other tenant uses anything, and
+by the priority that its jobs may have.
 
 What of that is left at the moment is placement's to say, which knows what is in use.
 """

@@ -36,7 +36,7 @@ def unsupported(spec: JobSpec) -> Rejection | None:
 
 
 def with_driver(spec: JobSpec, home: Home) -> Rejection | Home:
-    """The same home with those of its pools whose nodes can run what the job runs; a rejection if there is none."""
+    """This home with those of its pools whose nodes can run the job's driver; a rejection if there is none."""
     pools = tuple(pool for pool in home.pools if pool.driver == spec.run.driver)
     if pools:
         return Home(home.cell, home.queue, pools)
@@ -75,7 +75,7 @@ def over_one_record(spec: JobSpec, pools: tuple[Pool, ...]) -> Rejection | None:
 
 
 def over_update_limits(file: CellFile, changes: JobChanges) -> Rejection | None:
-    """The same for what a job is to become."""
+    """The rejection of an update that makes a job exceed the limits, or None."""
     wanted, allowed = changes.workers, file.limits.workers_per_job
     if wanted is None or wanted <= allowed:
         return None

@@ -1,9 +1,9 @@
 """How many submissions and updates a tenant may send: a token bucket for each tenant that has a limit, and another one,
 ten times as large, for its cancels: a tenant over its limit can still end its jobs.
 
-What no tenant answers for has one more: what names none of the cell file, or nobody who may speak by that topic. Of
-that cancels are passed on, since a tenant that is gone has jobs left: these have a bucket of their own, a small one,
-for each topic by which they come.
+Records for which no tenant answers share one more: those that name no tenant of the cell file, or none that may use
+that topic. Of that cancels are passed on, since a tenant that is gone has jobs left: these have a bucket of their own,
+a small one, for each topic by which they come.
 
 A bucket holds up to `burst` tokens and gains `per_s` of them a second. Each command takes one, whether it is admitted
 or rejected for another reason, and one that finds none is one too many. An array, and an update of one, needs one as
@@ -36,10 +36,10 @@ BURSTS_STEPS = 8
 counts as of one time, and the bucket gains little of what it holds meanwhile.
 """
 
-NOBODY = ""
+NO_TENANT = ""
 """Instead of a tenant, for whatever is in the name of none."""
 
-OF_NOBODY = SubmissionRate(per_s=100, burst=500)
+OF_NO_TENANT = SubmissionRate(per_s=100, burst=500)
 """A sender whose tenant is not in the file yet is told so; a flood of such has no tenant whose limit it meets."""
 
 GONE = "?"
@@ -48,15 +48,15 @@ stands the tenant whose own topic they came by, if not by the common one; all th
 """
 
 OF_GONE = SubmissionRate(per_s=2, burst=50)
-"""Placement answers each of them in the decisions, which are kept for long, whoever made up the name."""
+"""Placement answers each of them in decisions, which are kept for long, and anyone may make up the name."""
 
 WHOSE = {
-    NOBODY: "what names no tenant that may send by this topic may",
+    NO_TENANT: "what names no tenant that may send by this topic may",
     GONE: "what names no tenant of the cell file may",
 }
 
 BucketName = tuple[str, bool]
-"""A tenant, NOBODY or GONE, and whether it is the bucket of its cancels."""
+"""A tenant, NO_TENANT or GONE, and whether it is the bucket of its cancels."""
 
 Kept = dict[BucketName, Course]
 """The courses as they were, of buckets whose course may have changed since."""
@@ -74,8 +74,8 @@ class Limit:
 class SubmissionRates:
     """The buckets of one process. What it decides depends on the records and their order alone."""
 
-    def __init__(self, file: CellFile, of_nobody: SubmissionRate = OF_NOBODY) -> None:
-        self._file, self._of_nobody, self._owned, self._partitions = file, of_nobody, 1, 1
+    def __init__(self, file: CellFile, of_no_tenant: SubmissionRate = OF_NO_TENANT) -> None:
+        self._file, self._of_no_tenant, self._owned, self._partitions = file, of_no_tenant, 1, 1
         self._limits = self._limits_now()
         self._courses: dict[BucketName, Course] = {}
         self._kept: Kept = {}
@@ -126,7 +126,7 @@ class SubmissionRates:
         """The limits of all that have one."""
         limits: dict[BucketName, Limit] = {}
         tenants = [(tenant.name, tenant.submissions) for tenant in self._file.tenants]
-        for name, rate in [(NOBODY, self._of_nobody), *tenants]:
+        for name, rate in [(NO_TENANT, self._of_no_tenant), *tenants]:
             if rate is not None:
                 for are_cancels, times in ((False, 1), (True, CANCELS_PER_SUBMISSION)):
                     limits[name, are_cancels] = self._limit(times * rate.per_s, times * rate.at_once)

@@ -18,7 +18,7 @@ TOLD_AFTER_MS = 10_000
 
 
 class CatchingUp:
-    """One cell's waiting. Whoever folds the log calls `has_read` each time."""
+    """One cell's waiting. The task that folds the log calls `has_read` each time."""
 
     def __init__(self, context: Context[ServiceSettings], log: Log, tp: TopicPartition, cell: str) -> None:
         self._context, self._log, self._tp, self._cell = context, log, tp, cell

@@ -136,7 +136,7 @@ class CellExecutor:
 
     async def settle(self, wait_s: float) -> None:
         """Let what was said still go out, for so long."""
-        with contextlib.suppress(TimeoutError):  # what is left is said by whoever takes the nodes over
+        with contextlib.suppress(TimeoutError):  # the process that takes the nodes over says what is left
             await asyncio.wait_for(self._outbox.drained(), wait_s)
 
     # Slots.
@@ -293,7 +293,7 @@ class CellExecutor:
             await reader.stop()
 
     def _carry_out(self, turn: Turn) -> None:
-        """The diary first, then the world hears of it; of a slot that is somebody else's nothing."""
+        """The diary first, then the world hears of it; of a slot of another process nothing."""
         if turn.lines:
             self._fence(self._diaries.write(turn.lines))
             self._forget_past()
@@ -311,7 +311,7 @@ class CellExecutor:
 
     def _forget_past(self) -> None:
         """Shorten the diaries that have grown. What the log has taken as over needs no line any more. Of a slot that is
-        still on its way to us nobody here has read yet what its last owner had read.
+        still being taken over this process has not read yet what its last owner had read.
         """
         state = self._follower.state
         for slot in self._diaries.grown():

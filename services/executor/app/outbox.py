@@ -41,7 +41,7 @@ class Speaker(Protocol):
         """Those of these events that may still be said."""
 
     def renumber(self, events: Iterable[Said]) -> list[Said]:
-        """The same with new numbers, as far as they may still be said."""
+        """These events with new numbers, as far as they may still be said."""
 
     def confirmed(self, events: Iterable[Said], made_ms: int) -> None:
         """These are in the log."""
@@ -92,7 +92,7 @@ class Outbox:
             self._filled.set()
 
     async def drained(self) -> None:
-        """Wait until everything that was put in is acknowledged, or belongs to somebody else now."""
+        """Wait until everything that was put in is acknowledged, or belongs to another process now."""
         await self._empty.wait()
 
     async def run(self) -> None:
@@ -190,8 +190,8 @@ def _split(batches: list[Batch], most: int) -> tuple[list[Batch], list[Batch]]:
 
 
 def without_outdated(batches: list[Batch]) -> list[Batch]:
-    """The same without the reports of nodes that have reported again in a later batch: what a node reports at one time
-    says all there is to say, and while the log is away it would pile up.
+    """These batches without the reports of nodes that have reported again in a later batch: what a node reports at one
+    time says all there is to say, and while the log is away it would pile up.
     """
     newest: dict[tuple[str, str], Batch] = {}
     for batch in batches:

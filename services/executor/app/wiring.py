@@ -43,7 +43,7 @@ Keeping = Callable[[ExecutorSettings, str, int], Diaries]
 def keep_on_disk(settings: ExecutorSettings, cell: str, slots: int) -> Diaries:
     """Below the folder that the settings name. Raises FolderOfAnotherFormat."""
     folder = settings.data_dir / FOLDER
-    with contextlib.suppress(OSError):  # whoever writes a diary there waits until it can be done
+    with contextlib.suppress(OSError):  # the writer of a diary there waits until the folder can be made
         folder.mkdir(parents=True, exist_ok=True)
     take_folder("data_dir", folder, DIARIES)
     return Diaries(DiskFiles(settings.data_dir), cell, slots)
@@ -70,7 +70,7 @@ async def main(
 async def execute(
     context: Context[ExecutorSettings], log: Log, file: CellFile, nodes: Nodes, keeping: Keeping = keep_on_disk
 ) -> None:
-    """The same on any log that is started. Raises ValueError for nodes of a cell that the cell file does not have."""
+    """Runs the executor on any started log. Raises ValueError for nodes of a cell that the cell file does not have."""
     settings = context.settings
     layout = layout_for(context, file)
     unknown = [cell for cell in nodes if cell not in layout.ordinals]

@@ -1,7 +1,7 @@
 """The state machine of one node's agent: it follows the log's desired state and says what became of it.
 
 Level-triggered: every desired state may come again, late or twice, and says all there is to know. What it may never do
-is start a run twice, start one that was told to stop, or go on when nobody can tell any more whether it should.
+is start a run twice, start one that was told to stop, or go on when it is no longer known whether it should.
 
 * A desired state of an earlier version, another boot or a lower attempt is refused (fence).
 * Nothing starts before the first full desired state of this boot.
@@ -142,7 +142,7 @@ class NodeAgent:
             self._begin(turn, run)
 
     def _release(self, turn: Turn, name: str, run: AgentRun) -> None:
-        """The log is done with this run. What is still there of it stops, and nobody waits for its end."""
+        """The log is done with this run. What is still there of it stops, and the log does not wait for its end."""
         del self.runs[name]
         if self.waiting:
             self.waiting.pop(name, None)
@@ -244,7 +244,7 @@ class NodeAgent:
             turn.actions.append(self._start_of(run.wanted))
 
     def leave(self, turn: Turn, left: DesiredRun) -> None:
-        """Stop a run that a former agent began and that the log is done with; nobody waits for its end."""
+        """Stop a run that a former agent began and that the log is done with; the log does not wait for its end."""
         run = AgentRun(left, RunStatus.RUNNING, is_begun=True)
         self.leaving[left.key] = run
         self._occupy(left.places, 1)
@@ -285,9 +285,10 @@ class NodeAgent:
         return not self.has_lapsed and not self.waiting and now_ms <= self.lease.until_ms(allowed_ms)
 
     def keep_lease(self, turn: Turn, allowed_ms: int, settle_ms: int = 0, *, is_silent: bool = False) -> None:
-        """The same; and begin what waits when the lease has been renewed for `settle_ms` again and the log was then
-        read to its end: it may have given the node up meanwhile, and what is read of it may be old. Where the log says
-        by then that the node is silent, its new words lie unread, and it may still be lost for its silence before them.
+        """Keep the lease; and begin what waits when the lease has been renewed for `settle_ms` again and the log was
+        then read to its end: it may have given the node up meanwhile, and what is read of it may be old. Where the log
+        says by then that the node is silent, its new words lie unread, and it may still be lost for its silence before
+        them.
         """
         if self.lapse_when_late(turn, allowed_ms) or not self.is_heard:
             return

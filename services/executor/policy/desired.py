@@ -148,7 +148,7 @@ def desired_of(state: CellState, node_id: str) -> tuple[DesiredRun, ...]:
 
 
 def _runs_on(state: CellState, job: Job, node_id: str) -> Iterable[DesiredRun]:
-    # By the index: whoever takes over all nodes of a job would look at each worker once for each node.
+    # By the index: a process that takes over all nodes of a job would otherwise look at each worker once for each node.
     here = index_of(job).on(node_id)
     if not job.spec.gang:
         return [_worker(state, job, place) for place in here]
@@ -218,7 +218,9 @@ class DesiredStates:
             del self._holders[job_id]
 
     def _compare_workers(self, state: CellState, job_id: str, ranks: set[int] | None, found: list[Change]) -> None:
-        """The same for a job whose workers are runs of their own: of these ranks, as all others go on as before."""
+        """Compare the workers of a job whose workers are runs of their own: of these ranks, as all others go on as
+        before.
+        """
         job, known = state.jobs.get(job_id), self._workers.setdefault(job_id, {})
         before = known if ranks is None else {rank: known[rank] for rank in ranks if rank in known}
         now: dict[int, DesiredRun] = {}

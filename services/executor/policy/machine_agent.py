@@ -132,7 +132,7 @@ class OwnNode:
                 self.agent.give_up(turn)
             self.agent.desire_all(turn, node.boot, state.version, desired_of(state, node.id))
         elif self._is_known:
-            # Somebody else speaks for this node now.
+            # Another agent speaks for this node now.
             self.is_replaced = True
             self.agent.give_up(turn)
 
@@ -204,11 +204,11 @@ class OwnNode:
         return all(are_taken)
 
     def still_ours(self, events: Iterable[Said]) -> list[Said]:
-        """Those of these events that may still be said: none where somebody else speaks for the node."""
+        """Those of these events that may still be said: none where another agent speaks for the node."""
         return [] if self.is_replaced else list(events)
 
     def renumber(self, events: Iterable[Said]) -> list[Said]:
-        """The same events to be said once more, with new numbers, since some of them may have arrived."""
+        """These events to be said once more, with new numbers, since some of them may have arrived."""
         return [self._renumbered(event) for event in self.still_ours(events)]
 
     def _renumbered(self, event: Said) -> Said:

@@ -88,7 +88,7 @@ def as_records(cell: str, said: Iterable[Said]) -> list[CellEvent]:
 
 
 def by_node(cell: str, said: Iterable[Said]) -> list[CellEvent]:
-    """The same with none of two nodes in one record, as agents of single machines write them."""
+    """The records, each about one node only, as agents of single machines write them."""
     of_node: dict[str, list[Said]] = {}
     for each in said:
         of_node.setdefault(each.node, []).append(each)

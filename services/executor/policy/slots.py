@@ -1,9 +1,9 @@
 """Which slots one executor process looks after, and how it comes by one: a state machine without I/O.
 
 A slot that is ours by the group is taken over in three steps. The log is folded to where it ended when we heard of it,
-so that the nodes wait for nobody. Then its reign is taken: from there on nobody else writes into its diaries. Then the
-log is folded once more, to where it ends now: the one before us may have begun what was decided up to that moment, and
-what a diary tells can be judged only by somebody who has read as much as its writer.
+so that the nodes wait for no read. Then its reign is taken: from there on no other process writes into its diaries.
+Then the log is folded once more, to where it ends now: the one before us may have begun what was decided up to that
+moment, and what a diary tells can be judged only by a process that has read as much as its writer.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 FENCED_PAUSE_MS = 1_000
-"""How long a slot is left alone after its reign was found to be somebody else's."""
+"""How long a slot is left alone after its reign was found to belong to another process."""
 
 
 class Share(NamedTuple):
@@ -64,7 +64,7 @@ class Slots:
 
     def claimed(self, slot: int, seq: int, end: int) -> bool:
         """The slot's reign is ours, with this number, and behind that the log ended at `end`. Whether it still counts:
-        the slot may be somebody else's meanwhile.
+        the slot may belong to another process meanwhile.
         """
         if self._coming.pop(slot, None) is None:
             return False
@@ -80,7 +80,8 @@ class Slots:
         return found
 
     def fenced(self, slots: list[int], now_ms: int) -> list[int]:
-        """The reigns of these slots are somebody else's: those of them that were held. They are asked for again later.
+        """The reigns of these slots belong to other processes. Returns those of them that were held. They are asked for
+        again later.
 
         `now_ms` is monotonic.
         """

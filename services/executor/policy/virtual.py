@@ -1,7 +1,7 @@
 """The driver of runs that only take time.
 
-A run is over `duration_ms` after the cell time of its start decision, whoever looks after it then: so an executor that
-takes over ends it at the same time as the one before would have.
+A run is over `duration_ms` after the cell time of its start decision, whichever process looks after it then: so an
+executor that takes over ends it at the same time as the one before would have.
 """
 
 from __future__ import annotations
@@ -117,5 +117,5 @@ class VirtualDriver:
         return None
 
     def forget(self, nodes: Container[str]) -> None:
-        """Let go of the runs of these nodes: somebody else looks after them."""
+        """Let go of the runs of these nodes: another process looks after them."""
         self._live = {key: started_ms for key, started_ms in self._live.items() if key[2] not in nodes}

@@ -15,7 +15,7 @@ from fallow.services.executor.processes.supervisor import (
 )
 
 SEARCHERS_MAX = 4
-"""So many workers may search the machine themselves between two looks: those that nobody supervises any more. One does
+"""So many workers may search the machine themselves between two looks: those without a supervisor. One does
 so two or three times in its turn.
 """
 

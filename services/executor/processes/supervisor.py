@@ -6,10 +6,10 @@ It is a program of its own, apart from the agent that starts it: an agent may di
 what became of the worker. It needs nothing but the standard library, so that it is small and up at once.
 
     order.json  what to run, written by the agent
-    supervisor  "PID START_TICKS" of this process, once it is there. Whoever finds it never begins the worker again
-    worker      "PID" once the worker runs its program
-    stop        monotonic milliseconds at which the worker is killed; once it is there the worker is asked to end
-    exit        how it ended, as JSON. It counts once supervisor and worker are gone: workers may write here too, unless
+    supervisor  "PID START_TICKS" of this process, once it is there. An agent that finds it never begins the worker
+    again worker      "PID" once the worker runs its program stop        monotonic milliseconds at which the worker is
+    killed; once it is there the worker is asked to end exit        how it ended, as JSON. It counts once supervisor and
+    worker are gone: workers may write here too, unless
                 they have a user of their own
 
 It also kills the worker when the node's lease (a file of the node, monotonic milliseconds) is over: then others may
@@ -63,7 +63,7 @@ ENVIRONMENT_BYTES_MAX = 131_072
 """So much of a process's environment is looked at: a mark that stands behind it is as good as taken out."""
 
 Owners = Container[int] | None
-"""The users whose processes may have a mark, None: all. Anybody may give a process of his own any environment."""
+"""The users whose processes may have a mark, None: all. Any user may give a process of its own any environment."""
 
 END_USER = "--end-user"
 WORKERS_UMASK = 0o022
@@ -231,7 +231,7 @@ class Supervisor:
         return [name for name in streams if size_bytes(name) > bytes_max]
 
     def _cut_streams(self) -> str:
-        """Cut what is too long behind what is allowed, once nobody writes any more; what people read of it."""
+        """Cut what is too long behind what is allowed, once no process writes any more; what people read of it."""
         mib = self._order["log_mib"]
         for name in self._long_streams():
             with contextlib.suppress(OSError):  # it is no file of ours
@@ -525,8 +525,8 @@ def marked(mark: str, name: str = MARK, *, of: Owners = None) -> list[int]:
 
 
 def supervisors_among(pids: list[int], mark: str) -> list[int]:
-    """Of these processes those that pose as supervisors with this mark, and are their agent's user's: anybody may give
-    a process of his own such an environment.
+    """Of these processes those that pose as supervisors with this mark, and are their agent's user's: any user may give
+    a process of its own such an environment.
     """
     return without_forks(_search(pids, mark, SUPERVISES, (os.geteuid(),))[0])
 
@@ -554,12 +554,14 @@ def environments_among(pids: list[int], mark: str, name: str) -> list[tuple[int,
 
 
 def search(pids: list[int], mark: str, name: str = MARK, *, of: Owners = None) -> tuple[list[int], set[int]]:
-    """The same, and the processes that ended before they could be looked at: each may have left another one behind."""
+    """The processes with the mark, and those that ended before they could be looked at: each may have left another one
+    behind.
+    """
     return _search(pids, mark, name, of)
 
 
 def search_newest(mark: str, *, of: Owners = None) -> list[int]:
-    """The same among the processes that began last: at once, before they may have ended."""
+    """The processes with the mark among those that began last: at once, before they may have ended."""
     try:
         last = int(Path("/proc/loadavg").read_text("ascii").split()[-1])
     except (OSError, ValueError, IndexError):

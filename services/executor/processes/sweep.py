@@ -1,4 +1,4 @@
-"""Ends all processes with a mark, whoever their parents are: an agent does this where a supervisor is gone."""
+"""Ends all processes with a mark, whichever their parents are: an agent does this where a supervisor is gone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The users as whom workers run: a number for each attempt, from a range that is this agent's alone. No account is
+"""The users as which workers run: a number for each attempt, from a range that is this agent's alone. No account is
 needed for it.
 
 Nothing is written down for this: an attempt's number is the owner of its folder `work`, which stands in a folder where
@@ -66,8 +66,8 @@ class WorkerUsers:
         return self._of.get(attempt)
 
     def owner_of(self, attempt: Path) -> int | None:
-        """As whom the attempt's processes run, also where it was begun with a number of another range, before
-        `worker_uids` were changed; None: as the agent's user.
+        """The user as which the attempt's processes run, also where it was begun with a number of another range, before
+        `worker_uids` were changed; None: the agent's user.
         """
         return self._of.get(attempt, self._former.get(attempt))
 
@@ -90,7 +90,7 @@ class WorkerUsers:
         return self._of[attempt]
 
     def close(self, attempt: Path) -> None:
-        """Nothing of the attempt runs any more: nobody goes through to its files."""
+        """Nothing of the attempt runs any more: no user gets through to its files."""
         with contextlib.suppress(OSError):  # its folder is gone
             attempt.chmod(CLOSED)
 
@@ -148,7 +148,7 @@ class WorkerUsers:
                 attempt.parent.chmod(ENTERED)
 
     def _free(self) -> int:
-        """One that nobody has, in the order of the range: so a number comes again as late as can be."""
+        """A number that no attempt has, in the order of the range: so a number comes again as late as can be."""
         gone = {_user_in(name) for name in _names_in(self._runs / ".gone")}
         taken, alive = {*self._of.values(), *gone}, supervisor.users_of_all()
         first = self._next if self._next in self.uids else self.uids[0]
@@ -242,7 +242,7 @@ def _names_in(path: Path) -> list[str]:
 
 
 def _user_in(gone: str) -> int:
-    """The user that the name of a removed folder tells; 0, of whom no worker is, where it tells none."""
+    """The user that the name of a removed folder tells; 0, as which no worker runs, where it tells none."""
     number = gone.removeprefix(GONE_PREFIX).partition("-")[0]
     return int(number) if gone.startswith(GONE_PREFIX) and number.isdecimal() else 0
 

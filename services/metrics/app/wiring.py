@@ -44,7 +44,7 @@ async def main(context: Context[MetricsSettings], opening: OpenLog = open_log) -
 
 
 async def measure(context: Context[MetricsSettings], log: Log, layout: Layout) -> None:
-    """The same on any log that is started."""
+    """Measure the cells on any started log."""
     cells: dict[str, CellMetrics] = {}
 
     async def work(tenure: Tenure) -> None:
@@ -123,7 +123,8 @@ class CellMetrics:
             return
         self._away.reset()
         if self._stepped and not decisions:
-            # A stepped replay waits for nobody who only follows: many records at once cost less than each one alone.
+            # A stepped replay waits for no service that only follows: many records at once cost less than each one
+            # alone.
             await self._context.pause(STEPPED_PAUSE_S)
         for decision in decisions:
             self._tell("the log", self._service.take(state, decision))

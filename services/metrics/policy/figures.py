@@ -1,7 +1,7 @@
 """All figures of one cell, by one code for the live service, the command line and a simulator.
 
-Fed with each decision and the state behind it (or behind a later one), and with looks at the whole state; read whenever
-somebody asks.
+Fed with each decision and the state behind it (or behind a later one), and with looks at the whole state; read on each
+scrape.
 """
 
 from __future__ import annotations

@@ -10,10 +10,10 @@ from fallow.shared.events.effects import JobStarted
 from fallow.shared.events.fields.values import WorkerPlace
 
 FORGOTTEN = "_forgotten"
-"""The tenant of a job that began and ended long before anybody looked; no name of a tenant."""
+"""The tenant of a job that began and ended long before the first look; no name of a tenant."""
 
 NO_POOL = "_none"
-"""The pool of a place on a node that nobody knows; no name of a pool."""
+"""The pool of a place on an unknown node; no name of a pool."""
 
 
 class Group(NamedTuple):

@@ -29,5 +29,5 @@ def in_words(name: str) -> str:
 
 
 def in_gpus(name: str) -> str:
-    """The same with the unit."""
+    """The name of a size class in words, with the unit."""
     return f"{in_words(name)} {'GPU' if name == SIZE_CLASSES[0] else 'GPUs'}"

@@ -42,7 +42,7 @@ class Summary:
     versions: int
 
     def as_json(self) -> dict[str, object]:
-        """The same with ratios and means as floats, for printing."""
+        """The summary with ratios and means as floats, for printing."""
         return {
             "submitted": self.submitted,
             "completed": self.completed,

@@ -28,7 +28,7 @@ CHECK_WALL_MS = 1_000
 """How often the view is looked at while nothing happens: so a flush of Redis is noticed in a quiet cell, too."""
 
 SETBACKS = (Outcome.BUSY, Outcome.REBUILD_LOST)
-"""Somebody else is at work on the view: come back a little later."""
+"""Another projector is at work on the view: come back a little later."""
 
 LOUD = {
     Outcome.BEHIND: "the view has lost its tail",
@@ -126,7 +126,8 @@ class CellProjector:
                 # That lay ready since the pause began; what came in the pause is still to be fetched.
                 records += len(await poll(FETCH_WALL_MS, most - records))
             if not records and self._stepped:
-                # A stepped replay waits for nobody who only follows: many records at once cost less than each alone.
+                # A stepped replay waits for no service that only follows: many records at once cost less than each
+                # alone.
                 await self._context.pause(STEPPED_PAUSE_S)
         except LogUnavailable as error:
             self._context.logger.warning("the log is away", cell=self._cell, reason=str(error))
@@ -235,7 +236,7 @@ class CellProjector:
             return None
 
     def _report(self) -> None:
-        """Tell how far the view is. It is what counts here: what is only folded has not reached anybody."""
+        """Tell how far the view is. It is what counts here: what is only folded has not reached any reader."""
         cursor, shown, now_ms = self._follower.next_offset, self._projection.shown, self._host.monotonic_ms()
         health, (topic, partition) = self._context.health, self._tp
         if shown is not None:

@@ -98,7 +98,7 @@ class Projection:
         self.tracked_from = None
 
     def look_again(self) -> None:
-        """Ask before the next step: nobody tells a quiet reader that its view was flushed."""
+        """Ask before the next step: a quiet reader is not told that its view was flushed."""
         self.known = None
 
     def step(self, state: CellState) -> Step:
@@ -148,7 +148,7 @@ class Projection:
             self.rebuild = self.known = None
 
     def rebuilt(self, state: CellState, is_ours: bool) -> None:
-        """How the rebuild ended: the view is at the state now, or somebody else builds it, or rows were lost."""
+        """How the rebuild ended: the view is at the state now, or another projector builds it, or rows were lost."""
         self.rebuild = None
         if is_ours:
             self._is_at(state)

@@ -32,7 +32,7 @@ class ProjectorMetrics:
 
 
 class CellMetrics:
-    """The same for one cell. Labels are looked up once, and not for each step."""
+    """The metrics of one cell. Labels are looked up once, and not for each step."""
 
     def __init__(self, metrics: ProjectorMetrics, cell: str) -> None:
         self.lag_records, self.lag_seconds = metrics.lag_records.labels(cell), metrics.lag_seconds.labels(cell)

@@ -27,7 +27,7 @@ from fallow.shared.runtime.clocks import SteppedCellClock
 from fallow.shared.runtime.process import Context, wait_for
 
 PATIENT_MS = 500
-"""So long may decisions gather before they are read: nobody waits for a plan."""
+"""So long may decisions gather before they are read: no service waits for a plan."""
 
 POLL_WAIT_MS = 2_500
 POLL_RECORDS = 50
@@ -38,7 +38,7 @@ SAID_AGAIN_WALL_MS = 60_000
 """A plan is made anew after so long though nothing was decided: what was used counts less by then, and pauses end."""
 
 CONFIRMED_WALL_MS = 2_000
-"""The same while starts are planned: what is kept for them lapses where nobody confirms it, and estimates are outlived.
+"""The time while starts are planned: what is kept for them lapses unless it is confirmed, and estimates are outlived.
 """
 
 BUDGET_PERCENT = 5
@@ -152,7 +152,8 @@ class CellPlanner:
             self._away.reset()
             self._context.health.ready(self._tenure.cell)
         if self._stepped and not decisions:
-            # A stepped replay waits for nobody who only follows: many records at once cost less than each one alone.
+            # A stepped replay waits for no service that only follows: many records at once cost less than each one
+            # alone.
             await self._context.pause(STEPPED_PAUSE_S)
 
     def _wait_ms(self) -> int:

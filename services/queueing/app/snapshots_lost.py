@@ -25,7 +25,7 @@ async def lost_snapshots(log: Log, layout: Layout, cell: str, version: int, next
     `version`: a snapshot of it, or of a later one, is known to have been there; 0: none is.
 
     None as well where the log does not reach to `next_offset`, or begins behind it: then it is the log that contradicts
-    the state, which whoever follows it finds out. Raises LogUnavailable, LogTruncated.
+    the state, which its followers find out. Raises LogUnavailable, LogTruncated.
     """
     tp = layout.tp("decisions", cell)
     begin, end = (await log.begin_offsets([tp]))[tp], (await log.end_offsets([tp]))[tp]

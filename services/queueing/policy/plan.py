@@ -1,8 +1,8 @@
 """Who is next in each queue of a cell, from one look at its whole state.
 
-It costs about a microsecond for each waiting job, so it is made now and then: nobody waits for it. It goes by the order
-that placement's walk uses, so it is right as long as what is next fits; a job that does not fit is passed or waited for
-as the discipline of its queue says.
+It costs about a microsecond for each waiting job, so it is made now and then: no service waits for it. It goes by the
+order that placement's walk uses, so it is right as long as what is next fits; a job that does not fit is passed or
+waited for as the discipline of its queue says.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _within(turns: Iterator[Job], room: dict[str, int]) -> Iterator[Job]:
 
 
 def in_parts(plans: Sequence[QueuePlan]) -> list[tuple[QueuePlan, ...]]:
-    """The same queues, cut where a record is full; one part at least."""
+    """These queues, cut where a record is full; one part at least."""
     parts: list[tuple[QueuePlan, ...]] = []
     part: list[QueuePlan] = []
     jobs = 0

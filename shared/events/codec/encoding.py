@@ -210,7 +210,7 @@ def shorten(value: Any) -> str:
 
 
 def written(value: Any) -> str:
-    """The same with text in quotes: a value as it stands in a file."""
+    """The begin of a value as it stands in a file, with text in quotes."""
     return shorten(_begin_of(value))
 
 

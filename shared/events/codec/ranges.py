@@ -12,7 +12,7 @@ ONE_BY_ONE_MAX: Final = 64
 
 
 def ranges_of(places: Iterable[WorkerPlace]) -> tuple[WorkerRange, ...]:
-    """The same workers as ranges, in the same order: a new range begins where the node, the next rank or what a worker
+    """These workers as ranges, in their order: a new range begins where the node, the next rank or what a worker
     holds is another.
     """
     found: list[WorkerRange] = []

@@ -19,7 +19,7 @@ _NAME = re.compile(get_args(Name)[1].pattern[1:-1])
 
 def full_id(tenant: str, job: str) -> str:
     """`TENANT/ID` of a job that one of this tenant calls so: by its id alone, or by its full id, whosever it is. By the
-    id alone it stays where `tenant` is no name, so that nobody's job can be meant.
+    id alone it stays where `tenant` is no name, so that no tenant's job can be meant.
     """
     return job if "/" in job or not is_name(tenant) else f"{tenant}/{job}"
 
@@ -50,7 +50,7 @@ def in_full(spec: JobSpec) -> tuple[str, tuple[Dependency, ...]]:
 
 
 def in_short(spec: JobSpec) -> JobSpec:
-    """The same job as its tenant would name it and those that it waits for; another tenant's stand in full."""
+    """This job as its tenant names it and the jobs that it waits for. Another tenant's jobs stay named in full."""
     if not spec.after and "/" not in spec.id:
         return spec
     start = f"{spec.tenant}/"

@@ -95,7 +95,7 @@ class Value(msgspec.Struct, metaclass=ValueMeta, frozen=True, omit_defaults=True
         """Raise ValueError where fields that are each valid contradict each other: WrongField where one is to blame."""
 
     def as_written(self) -> Value:
-        """The same value as its record says it, where that is shorter than the fields that its readers get."""
+        """This value as its record says it, where that is shorter than the fields that its readers get."""
         return self
 
     @classmethod
@@ -116,7 +116,7 @@ _DICT: Any = dict
 
 
 def replace(value: V, **changes: Any) -> V:
-    """The same value with these fields changed. The caller answers for them: only `check` is run."""
+    """This value with these fields changed. The caller answers for them: only `check` is run."""
     return msgspec.structs.replace(value, **changes)
 
 

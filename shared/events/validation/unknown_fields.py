@@ -138,7 +138,7 @@ def finite(text: bytes) -> bytes:
 
 @lru_cache(maxsize=1)
 def _finite(text: bytes) -> bytes:
-    """The same. Of one command admission asks up to three times."""
+    """The text with numbers that JSON knows. Of one command admission asks up to three times."""
     if any(sign in text for sign in _NO_UTF8):
         return text
     # With signs that are escaped out of the way, every other piece between quotation marks stands outside of strings.

@@ -125,8 +125,8 @@ class AccessDifferences:
 
     `too_many` are rules on the topics and groups of this installation, by their names, for principals of the file and
     for tenants, also on topics of tenants that are gone: `fallow topics create` removes them. `beside` is whatever else
-    lets somebody at these topics and groups, or keeps a principal of the file away from them: a person has to look at
-    it.
+    gives a principal access to these topics and groups, or keeps one of the file away from them: a person has to look
+    at it.
     """
 
     missing: tuple[Rule, ...] = ()
@@ -209,10 +209,10 @@ def access_differences(
     expected: frozenset[Rule], actual: Iterable[Rule], there: Collection[str] | None = None
 ) -> AccessDifferences:
     """What is missing, and what is in force beside the declared rules. `there` are the topics that Kafka has, None
-    where nobody knows.
+    where that is unknown.
 
     Of a tenant that has no topic of its own any more the rights stay for as long as that topic is there, since it is
-    read so long; then they are too many: whoever makes it anew would find them in force.
+    read so long; then they are too many: a user who makes it anew would find them in force.
     """
     in_force, is_gone = frozenset(actual), _gone_among(expected, there)
     principals = {rule.principal for rule in expected}

@@ -37,7 +37,7 @@ async def member_count(kafka: str | KafkaAccess, group: str) -> int | None:
 
 
 async def _count(admin: AIOKafkaAdminClient, group: str) -> int:
-    """Asked again while a broker that has just come up has nobody yet who knows."""
+    """Asks again while a broker that has just come up has no coordinator that knows yet."""
     while True:
         try:
             (answer,) = await admin.describe_consumer_groups([group])

@@ -42,8 +42,8 @@ async def committed_offsets(
 async def _told(
     admin: AIOKafkaAdminClient, group: str, tps: Sequence[KafkaTopicPartition]
 ) -> dict[KafkaTopicPartition, OffsetAndMetadata]:
-    """Asked again while a broker that has just come up has nobody yet who knows: it says so, or leaves out a
-    partition. Of one of which nothing was ever said a broker that knows answers so.
+    """Asks again while a broker that has just come up has no coordinator that knows yet: it says so, or leaves out a
+    partition. For a partition without any offset, a broker that knows says that there is none.
     """
     while True:
         try:

@@ -55,7 +55,7 @@ async def check_topics(
     """Compare what is there with what is expected. Raises LogUnavailable.
 
     The embedded broker makes topics by itself, always with four partitions, and knows no settings: a difference there
-    is reported but stops nobody, unless there are fewer partitions than cells.
+    is reported but stops no process, unless there are fewer partitions than cells.
     """
     async with _admin(kafka) as admin:
         actual = await _actual(admin, expected, with_config=not embedded)
@@ -163,7 +163,7 @@ async def _create_missing(admin: AIOKafkaAdminClient, missing: Sequence[TopicSpe
     new = [NewTopic(spec.name, spec.partitions, replicas, topic_configs=dict(spec.config)) for spec in missing]
     response = await admin.create_topics(new)
     for name, code, message in response.topic_errors:
-        # Somebody else may have created it in the meantime: then the comparison that follows judges it.
+        # Another process may have created it in the meantime: then the comparison that follows judges it.
         if code not in (0, TopicAlreadyExistsError.errno):
             raise for_code(code)(f"{name}: {message}")
 

@@ -68,8 +68,8 @@ class TopicsFile(BaseModel):
         return None if hours is None else hours * MS_PER_HOUR
 
     def with_retention(self, hours: Mapping[str, int]) -> TopicsFile:
-        """The same with the retention that an operator has set, by topic. Raises TopicsFileError for a topic that is
-        not declared or has no retention.
+        """These topics with the retention that an operator has set, by topic. Raises TopicsFileError for a topic that
+        is not declared or has no retention.
         """
         topics = dict(self.topics)
         for name, value in hours.items():
@@ -156,7 +156,7 @@ def expected_topics(
 
 
 def differences(expected: Sequence[TopicSpec], actual: Mapping[str, ActualTopic]) -> tuple[Difference, ...]:
-    """What is not as expected, in the order of `expected`; topics that nobody expects are nobody's business."""
+    """What is not as expected, in the order of `expected`; unexpected topics are ignored."""
     return tuple(found for spec in expected for found in _compare(spec, actual.get(spec.name)))
 
 

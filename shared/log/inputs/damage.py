@@ -73,7 +73,7 @@ class DamageWatch:
         return [loss for loss in losses if await self._can_be_read(loss)]
 
     async def _can_be_read(self, loss: Loss) -> bool:
-        """Where none of its records is there any more, whoever reads it on finds out."""
+        """Whether a read succeeds. Where none of its records is there any more, the reader that goes on finds out."""
         try:
             return await damage_at(self._log, loss.tp, loss.next_offset) is None
         except Exception:  # noqa: BLE001 - whatever it is that keeps it from being read

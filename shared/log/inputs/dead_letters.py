@@ -1,4 +1,5 @@
-"""What becomes of a record that could not be read: its bytes untouched, and why, by whom and where from in headers.
+"""What becomes of a record that could not be read: its bytes untouched, and in headers the reason, the service and the
+origin.
 
 Everything here is safe to read with any client: header names and values are UTF-8, bounded in number and size, and
 nothing of the original record can pose as a header of ours. Where that changes the key or a header, `exact` keeps them
@@ -45,8 +46,8 @@ def dead_letter(dead: Dead, *, service: str, namespace: str) -> Outgoing:
     A value above a megabyte is cut; then `value_bytes` gives its full size and `value_blake2b` the hash of all of it
     (32 bytes, hex). An absent value becomes an empty one with the header `value_absent`.
 
-    Of a record beyond its sender's limit only the begin of the value is kept, and no header: whoever floods a topic
-    must not fill this one.
+    Of a record beyond its sender's limit only the begin of the value is kept, and no header: a sender that floods a
+    topic must not fill this one.
     """
     value = dead.record.value
     if dead.is_one_too_many:

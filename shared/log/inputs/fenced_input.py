@@ -18,7 +18,7 @@ def show_fenced(context: Context[Any], loss: Loss, reason: str, cell: str = "") 
 
 
 def say_fenced(context: Context[Any], loss: Loss, reason: str, **about: str) -> None:
-    """The same, and the log of the process says where and why. `about` says whose input it is."""
+    """Report the loss, and write its place and reason into the process's log. `about` says whose input it is."""
     topic, partition = loss.tp
     show_fenced(context, loss, reason, about.get("cell", ""))
     context.logger.error(

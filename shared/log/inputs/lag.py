@@ -1,10 +1,10 @@
 """How far behind a process is, for each partition that it handles: in records, and in seconds.
 
 Every service says how far it has got; where the log ends is asked of Kafka. So the figures grow also while a service
-stands still, and before anybody else notices.
+stands still, and before its readers notice.
 
 What a transaction leaves behind takes offsets, and is nothing that a process could be behind. What stands behind an
-open transaction nobody can read, however far the process has come: that is told by itself.
+open transaction no reader can read, however far the process has come: that is told by itself.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ async def _look(
         seen, cursor = watched[name], cursors.get(name)
         if tp in stuck:
             seen.is_empty = tp not in found or found[tp].offset >= ends[tp]
-        # The cursor of now, which may have moved while Kafka was asked; or it is somebody else's by now.
+        # The cursor of now, which may have moved while Kafka was asked; or it belongs to another process by now.
         if cursor is not None:
             cursor = ends[tp] if seen.is_empty and cursor == seen.at[0] else cursor
             _show(context, tp, max(0, ends[tp] - cursor), seen.sights.behind_ms(cursor, context.host.monotonic_ms()))

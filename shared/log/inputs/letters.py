@@ -1,7 +1,7 @@
 """Dead letters read back: what they tell, and the records that they were, so that these can be sent once more.
 
-All that a letter says is claimed: whoever may write `dead-letters` may write anything into one, an order too. What
-proves it is the record that stands at the place it names: that was written by somebody with the right to write there.
+All that a letter says is claimed: any user who may write `dead-letters` may write anything into one, an order too. What
+proves it is the record that stands at the place it names: its writer had the right to write there.
 """
 
 from __future__ import annotations

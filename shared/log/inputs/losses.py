@@ -15,7 +15,7 @@ PLACES_MAX = 100
 """So many looks in a row may fail before the oldest place that none of them has compared is forgotten."""
 
 LOOKING_WAIT_MS = 100
-"""While a look is under way, whoever waits for news waits no longer than this before it asks what was found."""
+"""While a look is under way, a task that waits for news waits no longer than this before it asks what was found."""
 
 ChecksumOf = Callable[[Record], int]
 
@@ -44,7 +44,7 @@ class OtherRecord(LogTruncated):
 
 
 def loss_met(error: LogTruncated) -> Loss:
-    """The same of a reader that was refused its position."""
+    """The loss that a reader met when its position was refused."""
     if isinstance(error, OtherRecord):
         return Loss(LossKind.OTHER_RECORD, error.tp, error.asked, error.begin, error.end)
     if isinstance(error, UnreadableRecords):

@@ -150,6 +150,6 @@ def end_of(bound: asyncio.Timeout) -> float:
 
 
 def heard(opening: asyncio.Task[Any]) -> None:
-    """A failure that no call waits for any more is nobody's: the next call opens anew."""
+    """Takes up the error of an opening that no call waits for any more: the next call opens anew."""
     if not opening.cancelled():
         opening.exception()

@@ -193,8 +193,8 @@ async def _right_before(consumer: SteadyConsumer, tp: KafkaTopicPartition, offse
 
 
 async def _last_before(consumer: SteadyConsumer, tp: KafkaTopicPartition, offset: int, held: Held) -> Record | None:
-    """Look back further and further: where a transaction ended, offsets hold no record. Of what cannot be read nothing
-    is told: nobody can compare it.
+    """Look back further and further: where a transaction ended, offsets hold no record. Records that cannot be read are
+    left out: they cannot be compared.
     """
     begin, end = held
     stop, back = offset, 1

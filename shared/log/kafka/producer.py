@@ -184,7 +184,7 @@ async def _close_without_sending(producer: AIOKafkaProducer) -> None:
     accumulator.fail_all(ProducerClosed())
     for waiter in (waiter for batch in accumulator._pending_batches for waiter in (batch.future, batch._drain_waiter)):  # noqa: SLF001
         if waiter.done() and not waiter.cancelled():
-            waiter.exception()  # nobody waits for it any more: asyncio would report it as never retrieved
+            waiter.exception()  # no task waits for it any more: asyncio would report it as never retrieved
     # With the sender gone and every batch failed there is nothing left to wait for; this marks the producer as closed.
     with contextlib.suppress(TimeoutError, KafkaError, OSError):
         async with asyncio.timeout(ABANDON_BOUND_S):
@@ -228,7 +228,7 @@ def _takes(batch: BatchBuilder, message: Outgoing) -> bool:
 
 
 async def _send_batch(producer: AIOKafkaProducer, at: tuple[str, int], batch: BatchBuilder) -> asyncio.Future[Any]:
-    # Closed, so that nobody else's record gets into it and shares its fate.
+    # Closed, so that no other append's record gets into it and shares its fate.
     batch.close()
     future: asyncio.Future[Any] = await producer.send_batch(batch, at[0], partition=at[1])
     return future

@@ -18,7 +18,7 @@ def words_of(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
     if isinstance(error, KafkaConnectionError) and NO_BROKER in str(error):
-        return "nobody answers there, or not as a Kafka with these settings"
+        return "nothing answers there, or not as a Kafka with these settings"
     if isinstance(error, UnicodeError):
         return "no host can have this name"
     if isinstance(error, OSError):

@@ -1,8 +1,8 @@
 """What keeps a process from its work on a cell, as far as its cell file and the log tell, in words for its operator.
 
 The keys that prove decisions are those of the process's own cell file. The file in force, which the log holds, proves
-nothing: it shows only that the own one is not the same. Whoever passes over what others believe has a picture that is
-old, and must not act by it:
+nothing: it shows only that the own one is not the same. A process that passes over what others believe has a picture
+that is old, and must not act by it:
 
 | what is known here | writes on (`WRITING`) | takes the cell over (`TAKING_OVER`) | has nodes (`NODES`) |
 |---|---|---|---|

@@ -12,7 +12,7 @@ from fallow.shared.runtime.files.cell_file import CellFileError, MistakeIn, no_m
 from fallow.shared.runtime.process import Context
 
 SAID_EVERY_MS = 60_000
-"""Whoever may write the topic could fill the disks of all logs otherwise."""
+"""Without this bound any writer of the topic could fill the disks of all logs."""
 
 FORGED = "passed over decisions that no key of the cell proves"
 
@@ -23,7 +23,7 @@ class ServiceSigners(Signers):
     def __init__(self, context: Context[Any], file: CellFile, mistake_in: MistakeIn = no_mistake_in) -> None:
         super().__init__(file)
         self._context, self._file, self._mistake_in = context, file, mistake_in
-        # Of the file that was read last. Which one the process began with nobody knows: it may have changed since.
+        # Of the file that was read last. Which one the process began with is not known: it may have changed since.
         self._mark: object = None
         self._reading = asyncio.Lock()
         # By cell: when it was said last, and what came since: how many records, and where they begin.
@@ -31,8 +31,8 @@ class ServiceSigners(Signers):
         self._unsaid: dict[str, tuple[int, int]] = {}
 
     async def renewed(self) -> bool:
-        """As its class says: compared with the keys when it was asked, whoever reads them meanwhile. A file that cannot
-        be used, or is refused, is told of, and changes nothing.
+        """As its class says: compared with the keys of the moment of the call, also where another task reads them
+        meanwhile. A file that cannot be used, or is refused, is told of, and changes nothing.
         """
         before = self._keys
         async with self._reading:

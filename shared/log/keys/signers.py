@@ -51,7 +51,7 @@ def keys_of_cells(file: CellFile) -> dict[str, CellKeys]:
 
 def keys_only_in_force(in_force: CellFileSet | None, own: CellKeys | None, cell: str) -> CellKeys | None:
     """The keys that the cell file in force names and the reader's own does not; None where there are none, or the file
-    cannot be read here. They prove nothing to anybody: they show that the own file is not the newest.
+    cannot be read here. They prove nothing: they show that the own file is not the newest.
     """
     if own is None or (there := part_in_force(in_force, cell)) is None or there.signing is None:
         return None
@@ -81,9 +81,9 @@ def part_in_force(in_force: CellFileSet | None, cell: str) -> CellPart | None:
 
 
 def begun_too_early(before: CellPart, after: CellPart, version: int) -> str | None:
-    """What is wrong with a file that begins the signatures of this cell at a version which is written already: whoever
-    starts with it believes none of the decisions between, and cannot read on. `before` is what the file in force says
-    of the cell, `version` the last one written.
+    """What is wrong with a file that begins the signatures of this cell at a version which is written already: a
+    process that starts with it believes none of the decisions between, and cannot read on. `before` is what the file in
+    force says of the cell, `version` the last one written.
     """
     old, new, cell = before.signing, after.signing, after.name
     if new is None or new.from_version > version or (old is not None and old.from_version <= new.from_version):

@@ -1,5 +1,5 @@
 """One process's time as the writer of a cell, as a state machine without I/O: what an answer to an append means for the
-state, and for whoever decides.
+state, and for the decider.
 
 The shell folds to the end of the log first. Then the decider makes a trial under `begin`; it is drafted and appended,
 and `answered` tells what became of it. Whatever is not in force is undone, and the shell folds forward and looks before
@@ -53,7 +53,7 @@ T_contra = TypeVar("T_contra", bound=Trial, contravariant=True)
 
 
 class Decider(Protocol[T_contra]):
-    """Whoever makes trials, and has to know what became of them."""
+    """A service that makes trials, and has to know what became of them."""
 
     def accepted(self, tried: T_contra, /) -> None:
         """It is in force."""
@@ -91,7 +91,7 @@ class Verdict(StrEnum):
 
 
 class Tenure(Generic[T]):
-    """From the moment when the state is folded to the end until the cell is somebody else's."""
+    """From the moment when the state is folded to the end until the cell belongs to another process."""
 
     def __init__(self, state: CellState, decider: Decider[T]) -> None:
         self._state, self._decider = state, decider

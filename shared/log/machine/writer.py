@@ -2,8 +2,9 @@
 it.
 
 A writer decides on the folded state and applies its effects there at once, under a checkpoint. The record is in force
-when the log gave it the offset right behind the state: then nobody came in between. In every other case the state goes
-back to the checkpoint, and the shell folds forward and looks; the writer then decides anew, on the newer state.
+when the log gave it the offset right behind the state: then no other writer came in between. In every other case the
+state goes back to the checkpoint, and the shell folds forward and looks; the writer then decides anew, on the newer
+state.
 """
 
 from __future__ import annotations

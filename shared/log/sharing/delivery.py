@@ -450,7 +450,7 @@ class Delivery:
         return known is None or place.next_offset > known.next_offset
 
     async def leaving(self) -> None:
-        """Before partitions go to somebody else, what was handled of them is committed; what cannot be is theirs."""
+        """Before partitions go to another process, what was handled of them is committed; what cannot be is theirs."""
         await self._commit()
         self._handled.clear()
 
@@ -477,7 +477,7 @@ def places_behind(records: Sequence[Record]) -> dict[TopicPartition, Place]:
 
 
 def _checksum(record: Record) -> int | None:
-    """None where the record's bytes are not known: whether it is there still, nobody can tell. Any other one has bytes
+    """None where the record's bytes are not known: whether it is there still cannot be told. Any other one has bytes
     to be compared, also one that cannot be understood.
     """
     return None if stands_for_unreadable(record) else input_checksum(record)

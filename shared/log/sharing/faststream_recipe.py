@@ -45,7 +45,7 @@ class SharingSettings(Protocol):
 
     @property
     def kafka_access(self) -> KafkaAccess:
-        """Where Kafka is, and as whom a client comes in."""
+        """Kafka's address, and the user as which a client comes in."""
 
     @property
     def embedded(self) -> bool:
@@ -110,7 +110,7 @@ def make_broker(kafka: str | KafkaAccess, client_id: str, *, embedded: bool = Fa
 
 
 def _security_of(access: KafkaAccess) -> BaseSecurity:
-    """The same in FastStream's words."""
+    """The access in FastStream's terms."""
     tls = tls_of(access)
     if not access.protocol.has_password:
         return BaseSecurity(ssl_context=tls, use_ssl=tls is not None)
@@ -169,7 +169,7 @@ def subscribe_batches(
 
 async def parse_safely(records: Sequence[Record], original: Callable[[Any], Awaitable[Any]]) -> Any:
     """Let FastStream see no header at all: it would fail on null or non-UTF-8 ones, and obey `reply_to`. It would also
-    take every record apart, which nobody needs: it sees none but the place of the first.
+    take every record apart, which no service needs: it sees none but the place of the first.
 
     The body is our batch, headers included. Nothing is injected into the handler (`apply_types`): for that FastStream
     would hand each batch to a thread and back.

@@ -13,7 +13,7 @@ from fallow.shared.log.sharing.cell_work import work_apart
 from fallow.shared.runtime.process import Context
 
 READS = ("cells", "decisions", "snapshots")
-"""Which cells are owned, and what whoever works on one follows."""
+"""Which cells are owned, and what a process follows that works on one."""
 
 
 async def work_on_owned_cells(

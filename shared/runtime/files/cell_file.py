@@ -96,7 +96,7 @@ def _cells(file: CellFile) -> dict[str, int]:
 
 
 def parse_cell_file(text: str, name: str) -> CellFile:
-    """The same from its text; `name` is how messages call the file. Raises CellFileError."""
+    """The cell file of this text; `name` is how messages call the file. Raises CellFileError."""
     try:
         root, data = _read(text, name)
     except CellFileError:

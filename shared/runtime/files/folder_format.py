@@ -29,7 +29,7 @@ _DIARY_BYTES = 65_536
 _JOB_ALONE = re.compile(rb'"job":"[^"/]*"')
 
 _CAREFUL = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-"""Whoever may write in the folder may leave what is no file there: no link is followed, and nothing is waited for."""
+"""A user who may write in the folder may put there what is no file: no link is followed, and nothing is waited for."""
 
 
 class FolderOfAnotherFormat(Exception):

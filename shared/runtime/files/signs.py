@@ -6,8 +6,8 @@ import json
 
 
 def visible(text: str) -> str:
-    """The text in one line, with each such sign written out as Python would; so is the end of a line, or whoever wrote
-    the text could add lines of his own to ours.
+    """The text in one line, with each such sign written out as Python would; so is the end of a line, or the writer of
+    the text could add lines of its own to ours.
     """
     if text.isprintable():
         return text
@@ -15,7 +15,7 @@ def visible(text: str) -> str:
 
 
 def in_json(text: str) -> str:
-    """The same of an object in JSON, which stays the same object."""
+    """An object in JSON with such signs escaped; it stays the same object."""
     return text if text.isprintable() else "".join(sign if sign.isprintable() else _escaped(sign) for sign in text)
 
 

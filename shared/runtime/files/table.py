@@ -1,4 +1,4 @@
-"""Tables of CSV that anybody may have written: a packed file of little unpacks to a line that no machine holds."""
+"""Tables of CSV from any source: a packed file of little unpacks to a line that no machine holds."""
 
 from __future__ import annotations
 

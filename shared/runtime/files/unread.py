@@ -34,7 +34,7 @@ def unpacked(path: Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def unpacked_from(path: Path, raw: BufferedReader) -> Iterator[IO[bytes]]:
-    """The same from what the file of this name is read by already."""
+    """The unpacked bytes of the file of this name, from the reader that has it open."""
     if path.suffix != ".gz":
         yield raw
         return

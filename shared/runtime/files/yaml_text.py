@@ -62,8 +62,8 @@ class YamlLoader(_PlainConstructor, yaml.SafeLoader):
 
 
 class QuickYamlLoader(_PlainConstructor, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """The same, in C where PyYAML was built with libyaml: 20 times as fast, for thousands of lines. It ends the process
-    where a text nests without end, so look at its events first.
+    """The plain loader, in C where PyYAML was built with libyaml: 20 times as fast, for thousands of lines. It ends the
+    process where a text nests without end, so look at its events first.
     """
 
 

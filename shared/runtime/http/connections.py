@@ -1,11 +1,11 @@
 """The connections of a service's HTTP port: few, short in what they ask, and none that waits for ever.
 
-Whoever reaches the port may open connections and say nothing: a worker on the machine of its agent, too. Each holds a
-file descriptor of the process, and without any left an agent can neither write its lease nor start a run. So there are
-at most `CONNECTIONS_MAX`. One more closes the one that was longest without a whole request: a probe gets in also
-beside connections that are silent, that bring a head byte by byte, or that do not read their answers. One that waits
-for its answer is closed for nobody; who comes while all of them wait stands before the door (door.py). So that a probe
-gets in beside many that ask for the costly metrics, these keep at most `SCRAPES_MAX` places.
+Any client that reaches the port may open connections and say nothing: a worker on the machine of its agent, too. Each
+holds a file descriptor of the process, and without any left an agent can neither write its lease nor start a run. So
+there are at most `CONNECTIONS_MAX`. One more closes the one that was longest without a whole request: a probe gets in
+also beside connections that are silent, that bring a head byte by byte, or that do not read their answers. One that
+waits for its answer is never closed to make room; a client that comes while all of them wait stands before the door
+(door.py). So that a probe gets in beside many that ask for the costly metrics, these keep at most `SCRAPES_MAX` places.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class BoundedHttp(HttpToolsProtocol):
     @property
     def is_waiting(self) -> bool:
         """Whether its request is whole and nothing of the answer is sent yet. So it is taken of one
-        that is so new that nobody has read yet what it asks.
+        that is so new that its request has not been read yet.
         """
         cycle: Any = self.cycle
         if cycle is None and self._request_bytes == 0:
@@ -138,6 +138,6 @@ def _silent_since(connection: BoundedHttp) -> float:
 
 
 def is_gone(scope: MutableMapping[str, Any]) -> Callable[[], bool]:
-    """Tells whether nobody waits for the answer to this request any more."""
+    """Tells whether the client no longer waits for the answer to this request."""
     transport: asyncio.Transport = scope["extensions"][CONNECTION]["transport"]
     return transport.is_closing

@@ -1,8 +1,8 @@
 """Where connections come in at a service's HTTP port: in turns, and none while all places wait for their answers.
 
-Whoever reaches the port may open connections as fast as it can. What one costs besides answers, to accept it, to refuse
-what it brings and to close it, is paid for when it is accepted: so all of them together take at most a quarter of the
-loop. Who is not accepted yet stands in the kernel's queue, which serves who came first.
+Any client that reaches the port may open connections as fast as it can. What one costs besides answers, to accept it,
+to refuse what it brings and to close it, is paid for when it is accepted: so all of them together take at most a
+quarter of the loop. Who is not accepted yet stands in the kernel's queue, which serves who came first.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CONNECTION_S = 0.0004
 """What a connection costs besides answers: measured with requests that are none, each answered by 400."""
 
 GONE_S = 0.00005
-"""The same of one whose other side has gone before it was accepted: it is closed, and nothing else."""
+"""The cost of a connection whose other side has gone before it was accepted: it is only closed."""
 
 QUEUE = 512
 """How many may stand before the door: more than a machine's programs, and fewer than a probe can wait behind."""

@@ -114,7 +114,7 @@ class Health:
         self.progress.cursors[f"{topic}/{partition}"] = next_offset
 
     def let_go(self, partition: int, *topics: str) -> None:
-        """These topics' partition (without topics: that of every topic) is somebody else's to handle."""
+        """These topics' partition (without topics: that of every topic) is another process's to handle."""
         for name in list(self.progress.cursors):
             topic, _, number = name.rpartition("/")
             if number == str(partition) and (not topics or topic in topics):
@@ -236,7 +236,7 @@ class HealthServer:
             await self._task
         state = self._server.server_state
         for connection in [*state.connections]:
-            connection.transport.abort()  # whoever does not read its answer would hold up the end
+            connection.transport.abort()  # a client that does not read its answer would hold up the end
         if state.tasks:
             await asyncio.wait([*state.tasks], timeout=ENDS_S)
         self._listener.close()
@@ -265,7 +265,7 @@ class QuietServer(uvicorn.Server):
         self.started = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Lets nobody in any more."""
+        """Lets no client in any more."""
         self._door.cancel()
         await asyncio.gather(self._door, return_exceptions=True)
         await super().shutdown(sockets)

@@ -29,7 +29,7 @@ class Turns:
         self._next_s = 0.0
 
     async def take(self, make: Callable[[], T], is_gone: Callable[[], bool]) -> T | None:
-        """What `make` makes, once it is its turn; None where by then nobody waits for it any more."""
+        """What `make` makes, once it is its turn; None where by then no client waits for it any more."""
         async with self._lock:
             rest_s = self._next_s - perf_counter()
             if rest_s > 0 and not is_gone():

@@ -1,7 +1,7 @@
 """The embedded broker: librdkafka's, in memory, in a process of its own.
 
 It speaks Kafka's protocol and needs nothing but a wheel. It forgets everything at its end, creates topics by itself
-with four partitions, keeps 5 MB of a partition, and fences nobody.
+with four partitions, keeps 5 MB of a partition, and fences no producer.
 """
 
 from __future__ import annotations

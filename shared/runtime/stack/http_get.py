@@ -15,7 +15,7 @@ ANSWER_WAIT_S = 5.0
 
 
 class Unanswered(Exception):
-    """Nobody answered: the process is gone, starting, or stuck."""
+    """No answer came: the process is gone, starting, or stuck."""
 
 
 class KeptConnection:

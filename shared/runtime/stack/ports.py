@@ -18,7 +18,7 @@ TRIES_MAX = 1_000
 
 
 def free_port() -> int:
-    """A port that nobody listens on now. Another process may take it before its user does; starters notice and say
+    """A port on which no process listens now. Another process may take it before its user does; starters notice and say
     so.
     """
     return free_ports(1)[0]

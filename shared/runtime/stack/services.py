@@ -284,7 +284,7 @@ def told_late(late: Mapping[str, str]) -> str:
 
 
 async def next_line(output: asyncio.StreamReader) -> bytes:
-    """The next line, empty at the end. One that is too long is left out, since nobody else takes it from the pipe."""
+    """The next line, empty at the end. One that is too long is left out, since no other task takes it off the pipe."""
     try:
         return await output.readline()
     except ValueError:  # how a StreamReader tells that the line is beyond its limit, which it then forgets

@@ -18,7 +18,7 @@ class Rank(IntEnum):
     """People look at it: behind what decides, but never far."""
 
     WATCH = 7
-    """Nobody waits for it."""
+    """No task waits for it."""
 
 
 def step_back(rank: Rank) -> None:

@@ -57,4 +57,4 @@ async def end_tasks(
         ended, going = await wait(going)
         for task in ended:
             if not task.cancelled():
-                task.exception()  # or asyncio tells that nobody has asked for it
+                task.exception()  # or asyncio reports that it was never retrieved

@@ -1,6 +1,6 @@
 """What Redis users of the view need, in the words of Redis's ACL: for the deployment, and held true by a test.
 
-Nobody may EVAL or load a script: the library is loaded by a user of its own, who reaches no key.
+No user may EVAL or load a script: the library is loaded by a user of its own, who reaches no key.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The users of the view at Redis: what is declared of each, as a file of Redis's ACL, and what differs from it.
 
-The rights stand in `rights.py`. A server that was given the file lets nobody in without a password.
+The rights stand in `rights.py`. A server that was given the file requires a password.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _differences_of(name: str, words: frozenset[str] | None, rights: frozenset[s
 
 
 def _of_another(name: str, words: frozenset[str]) -> Iterable[str]:
-    """A user that nobody declared is told of where it can do anything."""
+    """A user that is not declared is told of where it can do anything."""
     is_open = "on" in words and any(word.startswith("+") for word in words)
     if is_open and "nopass" in words:
         yield f"beside the declared ones: user {name} needs no password"

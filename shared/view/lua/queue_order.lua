@@ -19,7 +19,7 @@ local function position(keys, row, first_ranks)
   if not first_ranks[queue] then
     first_ranks[queue] = first_rank(keys, queue)
   end
-  -- A row that somebody else has changed may name a place that is none.
+  -- A row that a foreign writer has changed may name a place that is none.
   local rank = redis.call('ZRANK', keys[5], place)
   return rank and rank - first_ranks[queue] or -1
 end

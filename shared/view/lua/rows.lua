@@ -130,7 +130,7 @@ local function counted_rows(args, first)
   end
   for job = 1, counts[1] do
     local row = args[first + 6 + 2 * job - 1]
-    -- Only that there is a line, since this is done for every row: whoever writes makes the line by `job_text`.
+    -- Only that there is a line, since this is done for every row: the writer makes the line by `job_text`.
     if not string.find(row, '\n', 1, true) then
       return nil, 'a job row begins with TENANT STATUS PLACE', string.sub(row, 1, 50)
     end

@@ -253,7 +253,8 @@ async def test_admission_begins_without_a_tenants_topic_that_it_may_not_read_and
     await eventually(lambda: bool(joined) and joined[0].is_open)
     assert joined[0].topics == ["t.submissions"]
     await eventually(lambda: "t.submissions.noisy: not there" in str(context.health.answer("/readyz")))
-    broker.create_topic("t.submissions.noisy", 1)  # to whoever has no right to a topic Kafka says that there is none
+    # To a client without a right to a topic Kafka says that there is none.
+    broker.create_topic("t.submissions.noisy", 1)
     await eventually(lambda: len(joined) > 1 and joined[-1].is_open, 15)
     assert joined[-1].topics == ["t.submissions", "t.submissions.noisy"]
     context.stopping.set()
@@ -287,7 +288,7 @@ async def test_a_topic_that_its_tenant_shall_not_have_any_more_is_read_while_it_
 async def test_a_tenants_topic_that_may_not_be_read_any_more_is_noted_until_it_may(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Kafka tells whoever has no right to a topic that there is none, and the group leaves it out of its shares."""
+    """Kafka tells a client without a right to a topic that there is none, and the group leaves it out of its shares."""
     monkeypatch.setattr(answering, "LOOK_FOR_TOPICS_MS", 0)
     hidden = set[str]()
 
@@ -344,12 +345,12 @@ async def test_a_job_that_is_sent_behind_a_reload_is_answered_by_the_new_file() 
     broker = MemoryBroker()
     admission = await following(broker, TEXT, WITH_A_TENANT)
     broker.write(LAYOUT.outgoing(ReloadCell(cell="main"), id="1", source="test", wall_ms=0))
-    await admission.handle([of_tenant(1, "vision"), of_tenant(2, "newcomer"), of_tenant(3, "nobody")])
+    await admission.handle([of_tenant(1, "vision"), of_tenant(2, "newcomer"), of_tenant(3, "absent")])
     admitted, refused = [event_of(record) for record in broker.partition(("t.jobs", 0)).records]
     assert isinstance(admitted, JobsAdmitted)
     assert [job.spec.id for job in admitted.jobs] == ["vision/job-1", "newcomer/job-2"]
     assert isinstance(refused, JobRejected)
-    assert (refused.job, refused.code) == ("nobody/job-3", "unknown_tenant")
+    assert (refused.job, refused.code) == ("absent/job-3", "unknown_tenant")
 
 
 async def test_a_job_that_is_sent_behind_a_reload_is_answered_by_the_new_file_also_by_which_topic_it_comes() -> None:
@@ -393,7 +394,7 @@ async def test_a_flood_of_what_is_rejected_costs_few_looks_at_the_operations() -
     admission._context = replace(admission._context, host=host)
     for number in range(100):
         host.now_ms += 10
-        await admission.handle([of_tenant(number, "nobody")])
+        await admission.handle([of_tenant(number, "absent")])
     assert 1 <= log.asked <= 10
 
 

@@ -150,7 +150,7 @@ class Cell:
         return task
 
     async def passes_on(self, pool: str = "training") -> None:
-        """Admission passes one more job on, and waits for nobody."""
+        """Admission passes one more job on, and waits for no cell."""
         held = await self.submit(pool)
         async with asyncio.timeout(5):
             await held
@@ -194,7 +194,7 @@ async def behind(file: CellFile = FILE) -> Cell:
 
 
 async def too_far_behind(file: CellFile = FILE) -> Cell:
-    """The same a moment later."""
+    """A cell like `behind` gives, a moment later."""
     cell = await behind(file)
     cell.passes(1)
     await cell.admission.pace.look()

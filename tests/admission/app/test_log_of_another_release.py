@@ -148,13 +148,13 @@ async def whose_is(broker: MemoryBroker, layout: Layout = LAYOUT, cell: str = CE
 
 
 def between(value: bytes, before: str, type_: bytes = b"fallow.decision.v1") -> tuple[Outgoing, str]:
-    """A stranger's record that continues the chain up to there, which anybody can compute; and its own chain."""
+    """A stranger's record that continues the chain up to there, which any reader can compute; and its own chain."""
     (topic, partition), chain = DECISIONS, next_chain(before, value)
     return Outgoing(topic, value, b"k", ((TYPE_HEADER, type_), (CHAIN_HEADER, chain.encode())), partition), chain
 
 
 def cut_short(version: int) -> bytes:
-    """What nobody can read to its end as a decision."""
+    """What no reader can read to its end as a decision."""
     return b'{"cell":"%s","version":%d}' % (CELL.encode(), version)
 
 

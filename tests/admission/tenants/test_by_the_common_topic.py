@@ -81,7 +81,7 @@ def test_the_no_is_about_no_job_of_it_and_no_answer_to_it(type_: str, command: d
     assert progress.stages == {"alice/train": Stage.UNANSWERED}
 
 
-@pytest.mark.parametrize("of", ["bob", "nobody"])
+@pytest.mark.parametrize("of", ["bob", "absent"])
 def test_another_tenant_that_names_its_job_is_turned_away_as_ever(of: str) -> None:
     found = rejected(CANCEL, {"job": "alice/train", "tenant": of})
     assert (found.code, found.tenant) == (RejectCode.INVALID_FIELD, of)

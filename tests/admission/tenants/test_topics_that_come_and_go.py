@@ -30,7 +30,7 @@ LAYOUT = Layout("t", {"main": 0})
 
 
 def text(*own: str) -> str:
-    """A cell file of three tenants, of whom these have topics of their own."""
+    """A cell file of three tenants, of which these have topics of their own."""
     tenants = ", ".join(
         f"{{name: {name}{', own_topic: true' if name in own else ''}}}" for name in ("ada", "bob", "vision")
     )

@@ -1,4 +1,4 @@
-"""A no to another tenant's command, or to another command, is no answer to one's own: anybody may name any job."""
+"""A no to another tenant's command, or to another command, is no answer to one's own: any tenant may name any job."""
 
 from __future__ import annotations
 

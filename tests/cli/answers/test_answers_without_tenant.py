@@ -1,4 +1,6 @@
-"""A refusal that tells no tenant, as those of operators' commands do, is the answer to whoever asked."""
+"""A refusal that tells no tenant, as those of operators' commands do, is the answer to every command that waits for
+one.
+"""
 
 from __future__ import annotations
 

@@ -50,10 +50,10 @@ async def test_nodes_and_jobs_are_held_back_and_let_go(
         assert (opened.returncode, json.loads(opened.stdout)["ok"]) == (0, True)
         await cell.until(lambda c: c.state.nodes["node-000"].status is NodeStatus.READY, what="the open node")
         assert cell.state.jobs["vision/next"].status is JobStatus.HELD
-        freed = fallow("job", "release", "next", "nobody", "next")
+        freed = fallow("job", "release", "next", "absent", "next")
         assert (freed.returncode, freed.stdout.splitlines()[0]) == (1, "Job vision/next is no longer held.")
         assert [line.split()[:6] for line in freed.stdout.splitlines()[1:]] == [
-            ["A", "request", "(release)", "about", "job", "nobody"]
+            ["A", "request", "(release)", "about", "job", "absent"]
         ]
         await cell.until_over("next")
         drained = json.loads(fallow("node", "drain", "node-001", "--reason", "moves out", "--json").stdout)
@@ -64,7 +64,7 @@ async def test_nodes_and_jobs_are_held_back_and_let_go(
         assert "Node node-001 of pool training (8 GPUs) is draining" in why
         assert "must stop within" in why
         assert fallow("node", "drain", "nowhere", "--within", "10min").returncode == 1
-        assert fallow("job", "hold", "nobody").returncode == 1
+        assert fallow("job", "hold", "absent").returncode == 1
         assert cell.problems() == []
 
 

@@ -140,7 +140,7 @@ def test_a_first_line_that_says_something_else_than_the_state_is_refused(
 
 
 def forged(file: Path, lines: list[str]) -> None:
-    """The same file with other lines, and a checksum that fits them."""
+    """Writes other lines into the file, with a checksum that fits them."""
 
     content = "".join(f"{line}\n" for line in lines[:-1]).encode()
     checksum = blake2b(content, digest_size=16).hexdigest()
@@ -155,7 +155,7 @@ def test_a_packed_file_holds_the_same_lines(tmp_path: Path, file: Path) -> None:
 
 
 def with_unread(file: Path, record: Unread) -> Path:
-    """A file whose last line fits its lines, as anybody can make one."""
+    """A file whose last line fits its lines, as any user can make one."""
     write_archive(file, an_honest_log().state, (record,))
     return file
 

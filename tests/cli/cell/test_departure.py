@@ -76,7 +76,7 @@ async def moved(written: LogWriter, unread: tuple[Unread, ...] = ()) -> MemoryLo
 
 
 def continued(written: LogWriter) -> LogWriter:
-    """The same cell, whose next record is the first of another log."""
+    """The cell, whose next record is the first of another log."""
     written.records.clear()
     return written
 

@@ -130,7 +130,7 @@ def test_other_settings_are_replaced_though_the_file_is_in_force_already() -> No
 def test_each_setting_of_the_policy_that_the_file_changes_is_told(
     of_file: CellPolicy, policy: CellPolicy, told: str | None
 ) -> None:
-    """Whoever set it, and also where the file has another policy than the one before."""
+    """Also a setting that a command had set, and a file that has another policy than the one before."""
     file = a_file(Tenant(name="ada"), Tenant(name="bob"))
     (part,) = file.cells
     file = file.model_copy(update={"cells": (part.model_copy(update={"policy": of_file}),)})

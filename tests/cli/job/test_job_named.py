@@ -63,16 +63,16 @@ async def named(client: Cells, *typed: str, tenant: str | None = None, cell: str
     return await in_full(client, typed, tenant, cell)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("typed", ["search/hello", LONGEST, f"{LONGEST}.99", "nobody/nothing"])
-async def test_a_job_in_full_is_that_job_and_nobody_is_asked(typed: str) -> None:
-    nobody = Cells({"main": None})
-    assert (await named(nobody, typed), nobody.asked) == ([typed], [])
+@pytest.mark.parametrize("typed", ["search/hello", LONGEST, f"{LONGEST}.99", "absent/nothing"])
+async def test_a_job_in_full_is_that_job_and_no_cell_is_asked(typed: str) -> None:
+    cells = Cells({"main": None})
+    assert (await named(cells, typed), cells.asked) == ([typed], [])
 
 
 async def test_an_id_alone_is_a_job_of_the_tenant_that_is_given() -> None:
-    nobody = Cells({"main": None})
-    assert await named(nobody, "hello", "hello.3", tenant="ads") == ["ads/hello", "ads/hello.3"]
-    assert not nobody.asked
+    cells = Cells({"main": None})
+    assert await named(cells, "hello", "hello.3", tenant="ads") == ["ads/hello", "ads/hello.3"]
+    assert not cells.asked
 
 
 @pytest.mark.parametrize(

@@ -215,7 +215,7 @@ ENDS: dict[str, Callable[[str], e.Effect]] = {
 
 @dataclass
 class CellAtOnce(Cell):
-    """The same, but that all news come with the first look: no clock decides how many are seen."""
+    """A cell whose news all come with the first look: no clock decides how many are seen."""
 
     async def news(self, since: Mark, *, wait_ms: int = 200) -> AsyncGenerator[list[News], None]:
         yield list(self.news_of)
@@ -265,12 +265,12 @@ def test_what_an_earlier_job_of_that_id_does_meanwhile_is_no_answer(
         assert code == Exit.BEFORE
     elif sees != "none":
         is_bad = goal is not None and has_end and end != "finished"
-        assert code == (Exit.NO if is_bad else 0), "some of it lives, as far as anybody knows"
+        assert code == (Exit.NO if is_bad else 0), "some of it lives, as far as is known"
 
 
 @dataclass
 class CellThatTellsLate(Cell):
-    """The same, but that no news come before the view was asked, or soon behind that, or soon behind other news."""
+    """A cell whose news come only after the view was asked, or soon behind that, or soon behind other news."""
 
     was_asked: bool = False
 

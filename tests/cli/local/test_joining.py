@@ -1,4 +1,4 @@
-"""`fallow up` on servers that it is given: it comes into a cell of somebody else's only where it is told to."""
+"""`fallow up` on servers that it is given: it comes into a foreign cell only where it is told to."""
 
 from __future__ import annotations
 

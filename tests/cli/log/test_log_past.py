@@ -76,7 +76,7 @@ def a_calendar_log(begin_ms: int, *later_ms: int) -> LogWriter:
 
 
 async def shown_at(broker: MemoryBroker, written: LogWriter, when: Then, now_ms: int = NOW_MS) -> int:
-    """The version of the cell that is shown to somebody who asks at `now_ms`."""
+    """The version of the cell that is shown to a command that asks at `now_ms`."""
     log = MemoryLog(broker)
     await publish(log, written.records, "t")
     async with open_past(log, LAYOUT, "main", when, wall=lambda: now_ms) as past:
@@ -269,7 +269,7 @@ async def test_why_tells_its_story_of_a_damaged_log_too(broker: MemoryBroker) ->
     written, log = a_log_with_a_head(), MemoryLog(broker)
     damaged = LogWriter()
     damaged.write(node(0))
-    damaged.write_unchecked(enqueued("other"), JobCancelled(job="nobody"))
+    damaged.write_unchecked(enqueued("other"), JobCancelled(job="absent"))
     for record in written.records[2:]:
         damaged.records.append(record)
     await publish(log, damaged.records, "t")
@@ -338,7 +338,7 @@ async def test_of_many_rejections_the_newest_are_told(log: MemoryLog) -> None:
 
 
 async def test_nothing_is_told_of_a_job_that_never_was(log: MemoryLog) -> None:
-    assert (await explain(log, LAYOUT, "main", "nobody")).steps == []
+    assert (await explain(log, LAYOUT, "main", "absent")).steps == []
 
 
 def test_every_reason_to_wait_is_explained() -> None:

@@ -206,7 +206,7 @@ async def test_a_repair_that_is_killed_anywhere_can_be_done_again(how: str, *, i
 
 @pytest.mark.parametrize("how", ["damaged at the end of an old log", "tail written over", "tail_deleted"])
 async def test_what_a_cell_decides_behind_a_repair_that_was_killed_is_not_given_up(how: str) -> None:
-    """Its services start where a new reader begins already, and nobody has done the repair again."""
+    """Its services start where a new reader begins already, and the repair was not run again."""
     changes, went_on = 0, 0
     while True:
         kept, changes = await broken(how, is_signed=False), changes + 1

@@ -352,7 +352,7 @@ async def test_a_record_of_another_chain_at_the_end_of_the_log_does_not_prove_th
 
 
 def of_a_later_release(message: Outgoing, before: str, *, effect: bool = False) -> tuple[Outgoing, str]:
-    """The same record with a field, or an effect, that this release does not know, and its chain of hashes."""
+    """The record with a field, or an effect, that this release does not know, and its chain of hashes."""
     said = json.loads(message.value or b"")
     if effect:
         said["effects"] = [*said.get("effects", ()), {"kind": "FromLater", "x": 1}]

@@ -132,8 +132,8 @@ async def test_nor_are_its_inputs_behind_a_state_from_before_unsigned_decisions(
         await survey(log, asking_from(5), CELL)
 
 
-async def test_an_unsigned_record_of_a_version_that_has_to_be_signed_keeps_nobody_from_a_repair() -> None:
-    """Whoever wrote it, no reader with the file in force believes it."""
+async def test_an_unsigned_record_of_a_version_that_has_to_be_signed_does_not_prevent_a_repair() -> None:
+    """No reader with the file in force believes the record, whatever its writer."""
     log, first = await signed_later(file_at=2, from_version=5)
     log._broker.cut(DECISIONS, 4)
     await log.publish(signed(PLAIN, [first[4]], None, folded(first[:4]).chain))

@@ -59,7 +59,7 @@ def test_of_a_silent_node_it_is_told_since_when_and_when_it_is_lost() -> None:
         "2027-01-15 08:00:25.000Z unless it reports before."
     )
     assert told(state) == line
-    # The same silence, noted again as it grows, began at the same time; and a snapshot keeps it.
+    # The silence, noted again as it grows, began at the same time; and a snapshot keeps it.
     assert told(then(state, silent("n3", 22_500), at_ms=NOON_MS + 7_500)) == line
     assert told(state_from(rows_of(state))) == line
     assert told(then(state, e.NodeHeard(node="n3"), at_ms=NOON_MS + 8_000)) == ""

@@ -308,7 +308,7 @@ def test_a_title_breaks_between_words_where_the_output_is_narrower(
     rows: list[tuple[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    title = "2 dead letters; service, reason, origin and text are claimed by whoever wrote them"
+    title = "2 dead letters; service, reason, origin and text are claims of their writers"
     print_table(title, ("NAME",), rows)
     printed = capsys.readouterr().out
     assert max(map(len, printed.splitlines())) <= 80

@@ -96,7 +96,7 @@ def laid_out(folder: Path, kind: Callable[[Path], None], links: int) -> tuple[Pa
 
 
 def filled(path: Path) -> None:
-    """Without waiting for somebody who reads a pipe."""
+    """Fills a pipe without waiting for its reader."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK
     with os.fdopen(os.open(path, flags, 0o644), "w", encoding="utf-8") as file:
         file.write("after")

@@ -341,7 +341,7 @@ def test_a_quota_of_gpus_that_no_pool_has_is_refused_unless_it_is_meant(told: Fa
 
 
 @pytest.mark.real_kafka
-def test_a_quota_of_nobody_is_refused_unless_a_group_is_meant(told: Fallow, tmp_path: Path) -> None:
+def test_a_quota_of_no_tenant_is_refused_unless_a_group_is_meant(told: Fallow, tmp_path: Path) -> None:
     done = told("quota", "set", "vison", "--limit", "8")
     assert done.returncode == Exit.USAGE
     assert done.stderr.startswith("fallow: vison is no tenant of the cell file (")
@@ -350,7 +350,7 @@ def test_a_quota_of_nobody_is_refused_unless_a_group_is_meant(told: Fallow, tmp_
     )
     meant = told("quota", "set", "vison", "--limit", "8", "--yes", "--timeout", "1")
     assert meant.returncode == Exit.AWAY, "it was sent, and no service answers here"
-    assert "it is a group" not in meant.stderr, "nobody has taken it yet"
+    assert "it is a group" not in meant.stderr, "no service has taken it yet"
     file = tmp_path / "quotas.yaml"
     file.write_text("[{tenant: lab, limit: 8}, {tenant: vision, limit: 8, parent: lab}]")
     both = told("quota", "set", "--file", str(file), "--timeout", "1")
@@ -395,7 +395,7 @@ def test_a_job_has_its_story(told: Fallow) -> None:
     assert (done.returncode, done.stdout.splitlines()[0]) == (0, "job vision/first of cell main: finished")
     assert "Job vision/first starts, attempt 1: 2 GPUs on node-0 (0-1)." in done.stdout
     assert [step["version"] for step in last(told("job", "first", "--json"))["story"]] == [4, 4, 5, 8]
-    assert told("job", "nobody").returncode == 1
+    assert told("job", "absent").returncode == 1
 
 
 @pytest.mark.real_kafka
@@ -413,7 +413,7 @@ def test_a_job_is_found_by_tenant_and_id_in_every_command(told: Fallow) -> None:
 def test_what_is_over_cannot_be_cancelled(told: Fallow) -> None:
     done = told("cancel", "first")
     assert (done.returncode, done.stdout) == (1, "Job vision/first was over before: it is finished.\n")
-    assert told("cancel", "nobody").returncode == 1
+    assert told("cancel", "absent").returncode == 1
 
 
 @pytest.mark.real_kafka

@@ -432,7 +432,7 @@ def test_a_value_from_the_environment_is_told_by_its_variable(
 
 
 def test_where_no_address_is_given_and_nothing_answers_it_is_said_what_to_do() -> None:
-    away = "Kafka: no Kafka at 127.0.0.1:9092: nobody answers there, or not as a Kafka with these settings"
+    away = "Kafka: no Kafka at 127.0.0.1:9092: nothing answers there, or not as a Kafka with these settings"
     told = without_address(Exit.AWAY, away, ())
     assert told.endswith("paste the line `export FALLOW_KAFKA=... FALLOW_REDIS=...` that `fallow up` printed")
     assert told.startswith("FALLOW_KAFKA is not set, and no Kafka answers at 127.0.0.1:9092: ")

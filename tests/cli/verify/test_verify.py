@@ -155,7 +155,7 @@ def test_an_offset_without_a_record_is_told_as_one_at_the_end_until_a_decision_f
 
 
 def test_a_record_behind_the_end_that_was_read_to_leaves_each_offset_to_be_told_once() -> None:
-    """Whoever follows a log reads to an end behind which nothing stands, and goes on when something does."""
+    """A reader that follows a log reads to an end behind which nothing stands, and goes on when something does."""
     log = LogCheck(CellState("main"))
     for record in an_honest_log().records[:5]:
         log.take(record)
@@ -315,7 +315,7 @@ def test_a_line_that_a_dying_node_did_not_finish_says_nothing(exported: Exported
             "attempt 1 of job third on node node-1 was begun and never ordered",
         ),
     ],
-    ids=["a start twice", "a start missing", "a start that nobody ordered"],
+    ids=["a start twice", "a start missing", "a start without an order"],
 )
 def test_a_diary_that_differs_from_the_orders_is_found(
     exported: Exported, tmp_path: Path, lines: dict[str, list[str]], text: str

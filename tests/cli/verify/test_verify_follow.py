@@ -80,7 +80,7 @@ async def test_an_offence_is_told_and_the_check_goes_on_behind_it(watched: Watch
 async def test_behind_a_record_that_cannot_be_folded_nothing_is_judged(watched: Watched) -> None:
     written = LogWriter()
     written.write(node(0))
-    written.write_unchecked(JobRunning(job="nobody", attempt=1))
+    written.write_unchecked(JobRunning(job="absent", attempt=1))
     written.write_unchecked(enqueued("a"))
     await watched.write(written)
     await watched.until(lambda: watched.following.is_stuck)

@@ -1,4 +1,4 @@
-"""A real Redis that lets nobody in without a password: with the users of the ACL file that the command writes."""
+"""A real Redis that requires a password: with the users of the ACL file that the command writes."""
 
 from __future__ import annotations
 

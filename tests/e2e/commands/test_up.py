@@ -63,7 +63,7 @@ class Up:
         self.environment = environment
 
     def again(self) -> subprocess.CompletedProcess[str]:
-        """The same command beside this one, to its end."""
+        """Runs this command a second time beside the first one, to its end."""
         return subprocess.run(
             self._command, env=self.environment, capture_output=True, text=True, timeout=60, check=False
         )

@@ -57,7 +57,7 @@ async def test_a_cancel_ends_a_job_in_each_state_it_can_be_in(cell: RunningCell)
     await cell.until(lambda c: status(c, "fills") is JobStatus.RUNNING, what="fills to run")
     await cell.submit(a_job("waits"), a_job("held", hold=True))
     await cell.until(lambda c: status(c, "held") is JobStatus.HELD, what="held to be held")
-    await cell.publish(*(CancelJob(job=job, tenant="vision") for job in ("waits", "held", "fills", "fills", "nobody")))
+    await cell.publish(*(CancelJob(job=job, tenant="vision") for job in ("waits", "held", "fills", "fills", "absent")))
     await cell.submit(a_job("starting", ms=None))
     await cell.publish(CancelJob(job="starting", tenant="vision"))
     await cell.publish(CancelJob(job="starting", tenant="speech"))
@@ -66,7 +66,7 @@ async def test_a_cancel_ends_a_job_in_each_state_it_can_be_in(cell: RunningCell)
     await cell.until(lambda c: c.story("last") == ["JobRefused"], what="the cancel of an unknown job to be refused")
     cancelled = [in_full(job) for job in ("waits", "held", "fills", "starting")]
     assert {cell.state.finished[job].status for job in cancelled} == {JobStatus.CANCELLED}
-    assert cell.story("nobody") == ["JobRefused"]
+    assert cell.story("absent") == ["JobRefused"]
     assert "JobStopping" in cell.story("fills")
     assert cell.problems() == []
 
@@ -90,7 +90,7 @@ async def test_operators_hold_release_update_cordon_and_drain(cell: RunningCell)
     node = cell.state.jobs["vision/stays"].workers[0].node
     await cell.publish(ReleaseJob(cell="main", job="vision/held"), Cordon(cell="main", node="node-003"))
     await cell.until_over("held")
-    await cell.publish(Drain(cell="main", node=node), HoldJob(cell="main", job="vision/nobody"))
+    await cell.publish(Drain(cell="main", node=node), HoldJob(cell="main", job="vision/absent"))
     await cell.until(
         lambda c: c.story("stays").count("JobStarted") == 2 and status(c, "stays") is JobStatus.RUNNING,
         what="stays to run elsewhere",

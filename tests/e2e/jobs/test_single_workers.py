@@ -41,7 +41,7 @@ def scaled(workers: int) -> UpdateJob:
 
 
 def lost_node(cell: RunningCell, node: str) -> NodeLost:
-    """Somebody who knows says that the node is gone, with a number above those of its agent, which begin ahead of the
+    """A person who knows says that the node is gone, with a number above those of its agent, which begin ahead of the
     clock.
     """
     boot, seq = cell.state.nodes[node].boot, (wall_ms() + 2 * SEQ_LEAD_WALL_MS) * SEQ_PER_MS

@@ -45,7 +45,7 @@ async def cell(kafka: str, redis_url: str, namespace: str, tmp_path: Path) -> As
 
 @pytest.fixture
 async def outsider(kafka: str) -> AsyncIterator[AIOKafkaProducer]:
-    """A client of somebody else's, that sends what it likes."""
+    """A foreign client that sends what it likes."""
     async with AIOKafkaProducer(bootstrap_servers=kafka, max_request_size=2_000_000) as producer:
         yield producer
 
@@ -91,16 +91,16 @@ def with_header(hostile: Hostile, name: str, value: bytes) -> Hostile:
 
 
 def node_words() -> list[n.NodeEvent]:
-    """What nobody should say of node-000, which is in its first boot, and of nodes that nobody knows."""
+    """Events that no agent may send about node-000, which is in its first boot, and about unknown nodes."""
     here: dict[str, Any] = {"cell": CELL, "node": "node-000", "boot": "boot-1"}
     gone: dict[str, Any] = {"cell": CELL, "node": "node-000", "boot": "x"}
-    nobody: dict[str, Any] = {"cell": CELL, "node": "nobody", "boot": "boot-1", "seq": 1}
+    absent: dict[str, Any] = {"cell": CELL, "node": "absent", "boot": "boot-1", "seq": 1}
     run: dict[str, Any] = {"job": "vision/done", "attempt": 1}
     last = n.seq_max(wall_ms()) - 60_000_000  # above whatever an executor says, and taken for a minute to come
     return [
-        n.NodeReport(**nobody, observed=(ObservedRun(job="vision/slow", attempt=1, status=RunStatus.FAILED),)),
-        n.NodeLost(**nobody),
-        n.RunFailed(**nobody, job="vision/slow", attempt=1),
+        n.NodeReport(**absent, observed=(ObservedRun(job="vision/slow", attempt=1, status=RunStatus.FAILED),)),
+        n.NodeLost(**absent),
+        n.RunFailed(**absent, job="vision/slow", attempt=1),
         n.NodeLost(**here, seq=0),
         n.NodeReport(**here, seq=1, failed_devices=(0, 1, 2, 3, 4, 5, 6, 7)),
         n.RunFailed(**here, seq=2, job="vision/slow", attempt=1),

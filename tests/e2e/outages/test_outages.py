@@ -32,7 +32,7 @@ AWAY_S = 5.0
 
 @pytest.fixture
 def own_kafka(tmp_path: Path) -> Iterator[KafkaFromJars]:
-    """A Kafka that may be stopped: nobody else uses it."""
+    """A Kafka that may be stopped: no other test uses it."""
     why_not = kafka_jars.obstacle()
     if why_not:
         pytest.skip(f"needs a Kafka of its own: {why_not}")

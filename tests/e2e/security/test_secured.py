@@ -203,7 +203,7 @@ async def test_rights_that_were_added_by_hand_are_told_and_those_of_our_principa
 async def test_a_wrong_proof_lets_nobody_in_and_names_no_password(secured: SecuredKafka, what: str) -> None:
     access = {
         "password": secured.access("metrics", "wrong-word"),
-        "user": secured.access("nobody", "wrong-word"),
+        "user": secured.access("absent", "wrong-word"),
         "authority": replace(secured.access("metrics", "wrong-word"), ca_file=None),
     }[what]
     log = KafkaLog(access, "stranger")

@@ -1,5 +1,5 @@
-"""A cell with keys on a real Kafka: an impostor decides nothing and stops nobody, and keys are changed while it runs by
-the very commands of docs/operations.md.
+"""A cell with keys on a real Kafka: an impostor decides nothing and stops no service, and keys are changed while it
+runs by the very commands of docs/operations.md.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ async def forged(cell: RunningCell, service: str) -> float:
 
 
 def forgeries(cell: RunningCell, honest: Mapping[str, bytes]) -> list[Outgoing]:
-    """Decisions of the right version: unsigned, of a key of somebody else, with headers that were seen, unreadable."""
+    """Decisions of the right version: unsigned, of a foreign key, with headers that were seen, unreadable."""
     state = cell.state
     closed = Decision(cell=CELL, version=state.version + 1, epoch=state.epoch, at_ms=state.at_ms)
     (unsigned,) = signed(cell.layout, [closed], None, state.chain)

@@ -55,7 +55,7 @@ def text(case: str, outcome: str, inner: str) -> Hostile:
 
 
 def bare(case: str, outcome: str, value: bytes | None, type_: str = SubmitJob.type, more: Headers = ()) -> Hostile:
-    """Bytes of which nobody can tell whose they are."""
+    """Bytes that do not tell to which tenant they belong."""
     return Hostile(case, outcome, value, type_, more)
 
 

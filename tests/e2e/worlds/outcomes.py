@@ -1,4 +1,6 @@
-"""What became of records that were sent to a running cell: answers and dead letters, as anybody can read them."""
+"""What became of records that were sent to a running cell: answers and dead letters, as any reader of the topics sees
+them.
+"""
 
 from __future__ import annotations
 

@@ -264,7 +264,7 @@ AgentSteps = list[tuple[int, str, dict[str, tuple[int, Action, int]]] | tuple[st
 
 
 def in_order(steps: AgentSteps) -> AgentSteps:
-    """The same where each desired state is newer than the one before it."""
+    """These steps where each desired state is newer than the one before it."""
     return [(at, *step[1:]) if isinstance(step[2], dict) else step for at, step in enumerate(steps, 1)]
 
 

@@ -236,7 +236,7 @@ async def test_an_agent_joins_once_the_cells_first_decision_says_by_which_lease(
 
 
 async def test_an_agent_whose_key_proves_no_decision_of_the_cell_says_so(world: World) -> None:
-    """Placement works there: whoever reads that it has decided nothing looks in the wrong place."""
+    """Placement works there: a reader who is told that it has decided nothing looks in the wrong place."""
     context, task = world.start("state", layout=believing(LAYOUT, public(STRANGERS), cell=CELL))
     why = f"{context.settings.cell_file} {ALL_FORGED.format(cell=CELL)}"
     await eventually(lambda: why in (context.health.waiting_for or ""))

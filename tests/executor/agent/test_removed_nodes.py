@@ -37,7 +37,7 @@ class Agents(Protocol):
 
 
 class Cell:
-    """A cell, and whoever looks after its node. What the node says is read at once, what is ordered is done at once;
+    """A cell, and the executor of its node. What the node says is read at once, what is ordered is done at once;
     what comes `between` the first word of an executor and the log stands before that word.
     """
 

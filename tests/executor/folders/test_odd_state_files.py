@@ -133,11 +133,11 @@ def test_a_line_that_was_torn_is_left_out_when_the_diary_is_written_anew(tmp_pat
 
 def test_what_stands_behind_a_link_is_not_cut(tmp_path: Path) -> None:
     other = tmp_path / "other"
-    other.write_bytes(b"of somebody else")
+    other.write_bytes(b"of another user")
     (tmp_path / "diary").symlink_to(other)
     with pytest.raises(OSError, match="diary"):
         DiskFiles(tmp_path).cut("diary", 0)
-    assert other.read_bytes() == b"of somebody else"
+    assert other.read_bytes() == b"of another user"
 
 
 def test_what_is_no_file_is_not_kept_open(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ async def begin_to_hide(machine: Machine) -> None:
 
 
 async def seen_meanwhile(machine: Machine) -> list[tuple[str, str]]:
-    """What is seen in a time in which whoever believes a file has read it."""
+    """What is seen in a time in which an agent that believes a file has read it."""
     for _ in range(25):
         machine.seen += machine.driver.look()
         await asyncio.sleep(0.02)

@@ -149,7 +149,7 @@ def test_only_what_changes_is_wanted_anew() -> None:
 
 
 class Counted(tuple[WorkerPlace, ...]):
-    """Workers that count how often somebody goes through them."""
+    """Workers that count how often a caller goes through them."""
 
     __slots__ = ()
     walks = 0

@@ -1,4 +1,4 @@
-"""What a user left in folders that are everybody's goes, and nothing that anybody else owns."""
+"""What a user left in folders that are everybody's goes, and nothing that any other user owns."""
 
 from __future__ import annotations
 

@@ -575,7 +575,7 @@ def test_only_root_gives_workers_users(place: Path) -> None:
 
 
 FORKS = "f() { sleep 0.01 & sleep 0.02 & (:) & }; f; echo up; while :; do f; wait; done"
-"""Some processes that are never the same ones, for as long as nobody ends them."""
+"""Some processes that are never the same ones, until they are ended."""
 
 
 async def test_a_crowd_that_forks_all_the_time_ends_at_once(machine: Machine) -> None:

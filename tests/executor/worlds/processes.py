@@ -120,5 +120,5 @@ class Machine:
         for driver in self.former:
             await eventually(lambda driver=driver: not driver.look() and not driver._ending)  # type: ignore[misc]
             driver.close()
-            # Whoever removes the machine's folder next shall not meet the thread that removes some of it.
+            # The next remover of the machine's folder must not meet the thread that removes some of it.
             await eventually(lambda driver=driver: not driver._remover._is_at_work)  # type: ignore[misc]

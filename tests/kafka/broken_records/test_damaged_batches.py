@@ -138,7 +138,7 @@ async def test_a_reader_gives_all_that_can_be_read_and_says_where_and_how_far_it
 
 
 async def test_a_look_at_it_is_answered(subscription: Subscription, kafka_choice: Choice) -> None:
-    """Whoever compares several partitions learns of the others."""
+    """A reader that compares several partitions learns of the others."""
     segment_of(kafka_choice, (subscription.topic, 0)).damage(b"0-1 is a value")
     bad, good = (subscription.topic, 0), (subscription.topic, 1)
     before = await subscription.log.last_before({bad: 2, good: 2})

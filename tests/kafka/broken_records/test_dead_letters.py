@@ -65,7 +65,7 @@ async def log(kafka: str, namespace: str) -> AsyncIterator[KafkaLog]:
 
 
 def letter_of(found: Record, why: str, service: str = "admission") -> Outgoing:
-    """What a service writes that sets this record aside, and whoever else may write where it does."""
+    """What a service writes that sets this record aside. Any other writer of the topic can write it too."""
     namespace = found.topic.split(".")[0]
     return dead_letter(Dead(found, why, f"why {why}"), service=service, namespace=namespace)
 

@@ -1,4 +1,4 @@
-"""A client that gives its records offsets of its own moves nobody's place in the log."""
+"""A client that gives its records offsets of its own moves no reader's place in the log."""
 
 from __future__ import annotations
 

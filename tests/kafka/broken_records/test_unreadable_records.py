@@ -1,4 +1,4 @@
-"""A record that Kafka's client cannot even read stops nobody: neither a reader nor a FastStream subscriber."""
+"""A record that Kafka's client cannot even read stops neither a reader nor a FastStream subscriber."""
 
 from __future__ import annotations
 

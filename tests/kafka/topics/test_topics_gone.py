@@ -14,7 +14,7 @@ from fallow.shared.log.port import AppendUnknown, LogUnavailable, NoTopics, Outg
 
 pytestmark = pytest.mark.real_kafka
 
-GONE = "nobody.decisions"
+GONE = "absent.decisions"
 WORDS = f"Kafka has no topic {GONE}. Run: fallow topics create"
 RECORD = Outgoing(GONE, b"value", partition=0)
 

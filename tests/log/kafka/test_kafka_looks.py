@@ -75,7 +75,7 @@ async def test_a_consumer_that_a_look_had_no_time_to_open_is_opened_for_the_next
 async def test_a_step_of_an_opening_that_is_not_answered_ends_it(silent: Silent) -> None:
     looks = KafkaLooks(silent.address, "test", step_bound_s=0.3)
     for _ in range(2):
-        with pytest.raises(LogUnavailable, match="nobody answers there"):
+        with pytest.raises(LogUnavailable, match="nothing answers there"):
             await looks.stands_before(("jobs", 0), 1)
     assert len(silent.ends) == 2, "the second look has opened anew"
     await looks.stop()

@@ -21,7 +21,7 @@ from fallow.shared.log.port import LogUnavailable
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (KafkaConnectionError("Unable to bootstrap from [('127.0.0.1', 1, <AddressFamily.AF_INET: 2>)]"), "nobody"),
+        (KafkaConnectionError("Unable to bootstrap from [('127.0.0.1', 1, <AddressFamily.AF_INET: 2>)]"), "nothing"),
         (KafkaConnectionError("Connection at 127.0.0.1:1 closed"), "Connection at 127.0.0.1:1 closed"),
         (TimeoutError(), "no answer in time"),
         (KafkaTimeoutError(), "KafkaTimeoutError"),

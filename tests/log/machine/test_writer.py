@@ -1,4 +1,4 @@
-"""The writer loop without I/O: what is accepted, what is overtaken, and what nobody knows."""
+"""The writer loop without I/O: what is accepted, what is overtaken, and what is unknown."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ class CountedLooks(MemoryLog):
         self.found: list[int | None] = []
 
     async def stands_before(self, *asked: Any, **more: Any) -> Any:
-        """The same, and written down."""
+        """Where the reader stands, written down as well."""
         found = await super().stands_before(*asked, **more)
         self.found.append(None if found is None else found.offset)
         return found

@@ -1,4 +1,4 @@
-"""access.yaml: what it gives to whom, and what is told of rules that differ."""
+"""access.yaml: what it gives to which user, and what is told of rules that differ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The keys of a service follow its cell file, whenever that changes and whoever asks."""
+"""The keys of a service follow its cell file, whenever that changes and whichever task asks."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ async def test_a_log_whose_decisions_no_key_proves_stays_one_behind_what_is_no_d
 
 
 async def test_a_copy_of_an_old_decision_confirms_nothing_that_no_key_proves(log: MemoryLog) -> None:
-    """Perhaps only a key is missing here: whoever has it reads decisions there, whatever stands behind them."""
+    """Perhaps only a key is missing here: a reader that has it reads decisions there, whatever stands behind them."""
     decisions = history()
     honest = signed(PLAIN, decisions, WRITERS)
     chain = folded(decisions[:2]).chain
@@ -215,7 +215,7 @@ async def test_without_keys_all_is_as_it_was(log: MemoryLog) -> None:
 
 
 async def test_keys_that_a_state_or_a_record_names_are_not_believed(log: MemoryLog) -> None:
-    """A forged snapshot holds the cell file of whoever forged it, as in force."""
+    """A forged snapshot holds the cell file of its forger, as in force."""
     decisions = history()
     theirs = as_effect(signed_file(public(STRANGERS), cell=CELL, ordinal=1))
     claim = Decision(cell=CELL, version=1, epoch=0, at_ms=0, effects=(theirs,))

@@ -26,7 +26,7 @@ def first_decision(layout: Layout, chain_before: str = CHAIN_START) -> Outgoing:
 
 
 def as_then(message: Outgoing) -> Outgoing:
-    """The same record with the type that it had then."""
+    """This record with the type that it had then."""
     headers = tuple((name, _type_then(value) if name == TYPE_HEADER else value) for name, value in message.headers)
     return replace(message, headers=headers)
 

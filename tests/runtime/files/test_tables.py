@@ -1,4 +1,4 @@
-"""Tables of CSV that somebody made to fill the memory of whoever reads them."""
+"""Tables of CSV that are made to fill the memory of their reader."""
 
 from __future__ import annotations
 

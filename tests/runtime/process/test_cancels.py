@@ -1,4 +1,4 @@
-"""Cancellations that somebody swallows: they are heeded, or given again."""
+"""Cancellations that some task swallows: they are heeded, or given again."""
 
 from __future__ import annotations
 

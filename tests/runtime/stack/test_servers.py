@@ -61,7 +61,7 @@ async def read(address: str, topic: str, count: int) -> list[bytes]:
 
 def test_a_new_kafka_knows_who_coordinates_groups_when_it_has_started(own_kafka: kafka_jars.KafkaFromJars) -> None:
     assert coordinates(LOCAL, own_kafka.port)
-    assert not coordinates(LOCAL, free_ports(1)[0]), "nobody answers there"
+    assert not coordinates(LOCAL, free_ports(1)[0]), "nothing answers there"
 
 
 async def test_kafka_keeps_its_records_over_a_stop_and_a_kill(own_kafka: kafka_jars.KafkaFromJars) -> None:

@@ -127,7 +127,7 @@ def test_a_rule_of_ours_holds_whatever_the_names_and_the_order_of_rows(path: Pat
 
 
 class PlacedBy(Setting):
-    """The same case under another placement policy: no key of a case names one."""
+    """A case under another placement policy: no key of a case names one."""
 
     placement = ""
 

@@ -84,7 +84,7 @@ class Story:
         return self._worker("started", What.BEGAN, (job, on, rank, device, turn))
 
     def worker_ends(self, job: str, on: str, rank: int, device: int, turn: int = 0) -> Story:
-        """The same of its end, because it was told to stop."""
+        """A worker's end, because it was told to stop."""
         return self._worker("ended", What.ENDED, (job, on, rank, device, turn))
 
     def _worker(self, event: Any, what: What, worker: tuple[str, str, int, int, int]) -> Story:

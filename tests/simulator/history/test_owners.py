@@ -1,4 +1,4 @@
-"""I2 between tenants: each has ids of its own, and its jobs are touched by nobody else."""
+"""I2 between tenants: each has ids of its own, and its jobs are touched by no other tenant."""
 
 from __future__ import annotations
 

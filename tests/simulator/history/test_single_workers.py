@@ -70,7 +70,7 @@ def test_a_worker_that_is_confirmed_and_was_never_begun_is_found() -> None:
     ids=[
         "a rank that has a worker",
         "more than are wanted",
-        "nobody leaves",
+        "no replica leaves",
         "two replicas stop at once",
         "a second one stops while the first does",
         "one starts twice",

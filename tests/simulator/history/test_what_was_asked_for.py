@@ -1,4 +1,4 @@
-"""I2 against the wishes themselves: what was decided is what somebody asked for, or has a cause that holds."""
+"""I2 against the wishes themselves: what was decided was asked for, or has a cause that holds."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ ENDS: dict[str, tuple[int, list[Any], list[str]]] = {
     "a stop at the limit": (100, [TIMED_OUT, failed(FailReason.RUN_TIME_LIMIT)], []),
     "an end by the limit without a stop": (100, [failed(FailReason.RUN_TIME_LIMIT)], ["I2"]),
     "a running job that does not start": (0, [stopping("job", StopReason.START_TIMED_OUT)], ["I2"]),
-    "a drain of nobody": (0, [stopping("job", StopReason.DRAINED)], ["I2"]),
+    "a drain of no node": (0, [stopping("job", StopReason.DRAINED)], ["I2"]),
     "a drain": (0, [DRAINING, stopping("job", StopReason.DRAINED)], []),
 }  # fmt: skip
 
@@ -553,7 +553,7 @@ IN_FORCE: dict[str, tuple[list[Any], list[str]]] = {
     "without guarantee and limit, and told": ([of_file(limit=None), CONTRADICTS, SURE], ["I4"]),
     "below another than in the file, and told": ([of_file(limit=2, parent="bob"), CONTRADICTS, SURE], ["I4"]),
     "the policy of the file": ([FEW, LIMITED], []),
-    "a policy that nobody named": ([e.PolicySet(policy=o.CellPolicy(max_pending_jobs=3)), LIMITED], ["I4"]),
+    "a policy that was not named": ([e.PolicySet(policy=o.CellPolicy(max_pending_jobs=3)), LIMITED], ["I4"]),
 }
 
 

@@ -1,4 +1,4 @@
-"""A simulation ends, whoever is left waiting for good: what waits then is unfinished."""
+"""A simulation ends, whichever jobs wait for good: these are unfinished."""
 
 from __future__ import annotations
 

@@ -215,7 +215,7 @@ def test_what_knows_the_yes_to_a_command(text: str, *, knows: bool) -> None:
 def test_every_table_of_effects_or_reasons_and_every_function_that_goes_by_effects_is_named_by_the_guide(
     found: Callable[[], Iterator[tuple[str, str]]],
 ) -> None:
-    """Else whoever adds one does not learn that it belongs there."""
+    """Otherwise a person who adds an effect does not learn that it belongs there."""
     told = {(name.rpartition(".")[2], file) for name, file in named()}
     assert [(file, name) for file, name in found() if not any(name == n and file.endswith(f) for n, f in told)] == []
 

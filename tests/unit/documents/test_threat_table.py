@@ -33,7 +33,7 @@ def row_of(topic: str) -> str:
 
 
 def named(who: str, verb: str) -> set[str]:
-    """Those of whom the row says this verb."""
+    """The users that this row names for the verb."""
     said = re.search(rf"\b{verb}[^:;]*:([^;]*)", who)
     return set(re.findall("`([^`]+)`", said[1])) if said else set()
 

@@ -81,7 +81,7 @@ def read_jobs(
                 _must_be_of(item, tenant)
             found.append(_job(_with(item, array, after)))
         except ValidationError as error:
-            if len(mistakes) >= MISTAKES_TOLD:  # thousands of lines, of which nobody reads more, would take a minute
+            if len(mistakes) >= MISTAKES_TOLD:  # thousands of lines would take a minute, and no user reads so many
                 count += error.error_count()
                 continue
             problems = causes(error.errors(include_url=False))

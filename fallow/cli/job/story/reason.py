@@ -261,4 +261,4 @@ def _stuck(ahead: Ahead) -> str:
     if not ahead.stuck_jobs:
         return ""
     jobs, keep = counted(ahead.stuck_jobs, "job"), "keeps" if ahead.stuck_jobs == 1 else "keep"
-    return f"; beside it {jobs} for {gpus(ahead.stuck_gpus_milli)} that could never start here and {keep} nobody back"
+    return f"; beside it {jobs} for {gpus(ahead.stuck_gpus_milli)} that could never start here and {keep} no job back"

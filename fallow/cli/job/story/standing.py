@@ -50,7 +50,7 @@ async def elements(
 
 
 async def by_elements(client: CellClient, cell: str, job: str, rows: tuple[JobRow, ...]) -> tuple[JobRow, ...]:
-    """The same rows; where they are an array's own, which it has when it is over, those of the elements that the view
+    """These rows; where they are an array's own, which it has when it is over, those of the elements that the view
     still knows: its own tells the worst end of all. Raises as the client does.
     """
     if len(rows) != 1 or rows[0].id != job or rows[0].status not in FINAL:
@@ -65,7 +65,7 @@ def by_status(rows: Iterable[JobRow]) -> dict[JobStatus, int]:
 
 
 def statuses(rows: Iterable[JobRow]) -> str:
-    """The same in words: `18 held, 1 running`."""
+    """How many jobs have each status, in words: `18 held, 1 running`."""
     return ", ".join(f"{count} {status}" for status, count in by_status(rows).items())
 
 

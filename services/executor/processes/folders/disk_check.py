@@ -39,7 +39,7 @@ class DiskCheck:
         return not self._has_ended.is_set()
 
     def is_over(self) -> bool:
-        """Whether it is known what the check finds: the disk has answered, or nobody waits for it any longer."""
+        """Whether it is known what the check finds: the disk has answered, or no caller waits for it any longer."""
         return not self.is_at_work() or monotonic_ms() > self._until_ms
 
     def has_found_fault(self) -> bool:

@@ -42,7 +42,7 @@ class StateFolder:
 
     def __init__(self, path: Path, node: str) -> None:
         try:
-            # Orders hold the environment of jobs: nobody else's business.
+            # Orders hold the environment of jobs: no other user may read it.
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.path, self._node = path.resolve(), node
             self._lock = os.open(path / "agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -57,8 +57,8 @@ class WorkerEnd:
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """What a worker may do and use. `user`: as whom it runs, None: as the agent's user; `makes`: a folder that it makes
-    as that user before it begins; `scoped`: it can signal and trace no process but its own. A limit of 0 is none.
+    """What a worker may do and use. `user`: the user as which it runs, None: the agent's; `makes`: a folder that it
+    makes as that user before it begins; `scoped`: it can signal and trace no process but its own. A limit of 0 is none.
     """
 
     user: int | None = None
@@ -181,7 +181,7 @@ class WorkerFolder:
             self._end = self._written_end() if self._is_believed() else None
             if self._end is None:
                 self._end = self._vanished()
-                with contextlib.suppress(OSError):  # it is only for whoever looks next
+                with contextlib.suppress(OSError):  # it is only for the next look
                     supervisor.write_whole(self.path / "exit", json.dumps(asdict(self._end)))
         return self._end
 
@@ -238,7 +238,7 @@ class WorkerFolder:
         return True
 
     def _live_supervisors(self) -> list[int]:
-        """The agent's own child, or whom an agent before this one has begun."""
+        """The agent's own child, or the supervisors that an agent before this one has begun."""
         if self.child is None:
             return self._supervisors.live(lambda: self._searches.supervisors(self.mark))
         return [self.child.pid] if self.child.poll() is None else []

@@ -1,4 +1,4 @@
-"""Membership of a Kafka consumer group on a topic that nobody reads: Kafka's own failure detector, used for election
+"""Membership of a Kafka consumer group on a topic that no client reads: Kafka's own failure detector, used for election
 only.
 """
 

@@ -1,1 +1,1 @@
-"""A Kafka and a Redis of this machine that let nobody in without a password, each started by one class."""
+"""A Kafka and a Redis of this machine that require a password, each started by one class."""

@@ -1,4 +1,4 @@
-"""A real Kafka that lets nobody in without a password: SCRAM, TLS and ACLs, from its jars on this machine."""
+"""A real Kafka that requires a password: SCRAM, TLS and ACLs, from its jars on this machine."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class SecuredKafka(KafkaFromJars):
         return KafkaAccess(address, protocol, *proof, self.certificate.file if tls else None)
 
     def settings(self, user: str) -> dict[str, str]:
-        """The same for a service, as its environment: the password is in a file of a folder of its own."""
+        """The access of a service, as its environment: the password is in a file of a folder of its own."""
         secrets = self._folder / f"secrets-{user}"
         secrets.mkdir(mode=0o700, exist_ok=True)
         (secrets / "fallow_kafka_password").write_text(self._passwords[user], encoding="ascii")

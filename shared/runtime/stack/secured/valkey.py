@@ -1,4 +1,4 @@
-"""A Valkey or Redis that lets nobody in without a password, with TLS where its program has it."""
+"""A Valkey or Redis that requires a password, with TLS where its program has it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class SecuredValkey(Valkey):
 
     @property
     def address(self) -> str:
-        """Its URL, with which nobody comes in."""
+        """Its URL without a password, which the server refuses."""
         return self.url()
 
     def start(self) -> None:

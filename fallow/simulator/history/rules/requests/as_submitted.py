@@ -1,4 +1,4 @@
-"""Admission passes on what was submitted, with its home and the jobs' names in full, and nothing that nobody said."""
+"""Admission passes on what was submitted, with its home and the jobs' names in full, and nothing else."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def passed_on_unasked(event: Event, said: Mapping[str, Sequence[Command]]) -> st
             return None if is_so else f"job {spec.id} is admitted otherwise than it was submitted"
         case JobCancelRequested(job=job, tenant=tenant):
             is_so = any(isinstance(each, CancelJob) and each.tenant == tenant for each in said.get(job, ()))
-            return None if is_so else f"a cancel of job {job} by {tenant} is passed on, and nobody sent one"
+            return None if is_so else f"a cancel of job {job} by {tenant} is passed on, and none was sent"
         case JobUpdateRequested(job=job, tenant=tenant, changes=changes):
             is_so = any(
                 isinstance(each, UpdateJob) and (each.tenant, each.changes) == (tenant, changes)
                 for each in said.get(job, ())
             )
-            return None if is_so else f"an update of job {job} by {tenant} is passed on, and nobody sent it"
+            return None if is_so else f"an update of job {job} by {tenant} is passed on, and it was not sent"
     return None
 
 

@@ -212,7 +212,7 @@ def _tenant_not_of_topic(answer: JobRejected, command: Command, file: File) -> b
 
 
 def _submits_too_many(answer: JobRejected, command: Command, file: File) -> bool:
-    """Its tenant has a limit; for whom no tenant answers there is one in any case."""
+    """Its tenant has a limit; what no tenant answers for has one in any case."""
     tenant = _tenant(file, answer.tenant)
     return tenant is None or tenant["submissions"] is not None
 

@@ -1,4 +1,4 @@
-"""Quotas and policies are those that a cell file names or an operator has set: nobody else makes any."""
+"""Quotas and policies are those that a cell file names or an operator has set: no other source makes any."""
 
 from __future__ import annotations
 

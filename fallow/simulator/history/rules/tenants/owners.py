@@ -16,7 +16,7 @@ STRANGERS_WORDS = "in another tenant's name, by the common topic"
 
 
 def is_own(tenant: str, job: str) -> bool:
-    """Whether a job of this name may be the tenant's: one that says not whose it is may be anybody's."""
+    """Whether a job of this name may be the tenant's: a name without a tenant may be any tenant's."""
     return "/" not in job or job.startswith(f"{tenant}/")
 
 

@@ -41,7 +41,7 @@ BURST = 20
 RATE = SubmissionRate(per_s=10, burst=BURST)
 TOO_MANY = RejectCode.TOO_MANY_SUBMISSIONS
 
-OF_NOBODY: list[tuple[str, dict[str, Any], str | None]] = [
+OF_NO_TENANT: list[tuple[str, dict[str, Any], str | None]] = [
     (SUBMIT, {"job": {"id": "train", "tenant": "alice"}}, None),
     (SUBMIT, {"job": {"id": "train", "tenant": "alice", "array": 8}}, None),
     (SUBMIT, {"job": {"id": "train", "tenant": "eve"}}, None),
@@ -74,7 +74,7 @@ def _is_letter(each: Answer) -> bool:
     return isinstance(each, Undecodable) and each.reason is DeadLetterReason.TOO_MANY
 
 
-@pytest.mark.parametrize(("type_", "command", "by"), OF_NOBODY)
+@pytest.mark.parametrize(("type_", "command", "by"), OF_NO_TENANT)
 def test_of_what_no_tenant_answers_for_a_burst_is_answered_and_the_rest_is_too_many(
     type_: str, command: dict[str, Any], by: str | None
 ) -> None:
@@ -86,15 +86,15 @@ def test_of_what_no_tenant_answers_for_a_burst_is_answered_and_the_rest_is_too_m
 
 def test_all_of_it_has_one_limit_together() -> None:
     service = AdmissionService(FILE, RATE)
-    found = [answers(service, type_, bytes_of(command), by, 5) for type_, command, by in OF_NOBODY]
-    assert sum(map(are_too_many, found)) == 5 * len(OF_NOBODY) - BURST
-    assert service.over_rate(SUBMIT, bytes_of(OF_NOBODY[0][1]), None, NOW_MS + 100) is None
+    found = [answers(service, type_, bytes_of(command), by, 5) for type_, command, by in OF_NO_TENANT]
+    assert sum(map(are_too_many, found)) == 5 * len(OF_NO_TENANT) - BURST
+    assert service.over_rate(SUBMIT, bytes_of(OF_NO_TENANT[0][1]), None, NOW_MS + 100) is None
 
 
 def test_processes_that_share_the_submissions_share_it() -> None:
     service = AdmissionService(FILE, RATE)
     service.rates.share(6, 12)
-    found = answers(service, SUBMIT, bytes_of(OF_NOBODY[0][1]), None, 100)
+    found = answers(service, SUBMIT, bytes_of(OF_NO_TENANT[0][1]), None, 100)
     assert are_too_many(found) == 100 - BURST // 2
     found = answers(service, CANCEL, bytes_of({"job": "train", "tenant": "eve"}), None, 1_000)
     assert are_too_many(found) == 1_000 - CANCELS_PER_SUBMISSION * BURST // 2
@@ -102,7 +102,7 @@ def test_processes_that_share_the_submissions_share_it() -> None:
 
 def test_no_tenant_pays_for_it_and_whoever_may_speak_is_heard() -> None:
     service = AdmissionService(FILE, RATE)
-    for type_, command, by in OF_NOBODY:
+    for type_, command, by in OF_NO_TENANT:
         answers(service, type_, bytes_of(command), by, 100)
     of_bob, of_alice = (bytes_of({"job": {"id": "train", "tenant": name}}) for name in ("bob", "alice"))
     assert are_too_many(answers(service, SUBMIT, of_bob, None, 1_000)) == 0
@@ -174,7 +174,7 @@ def test_one_too_many_says_what_is_allowed_and_is_no_answer_to_a_tenant_with_a_t
 
 
 def test_without_a_setting_a_thousand_at_once_do_not_get_an_answer_of_their_own() -> None:
-    found = answers(AdmissionService(FILE), SUBMIT, bytes_of(OF_NOBODY[0][1]), None, 1_000)
+    found = answers(AdmissionService(FILE), SUBMIT, bytes_of(OF_NO_TENANT[0][1]), None, 1_000)
     codes = collections.Counter(each.code for each in found if isinstance(each, JobRejected))
     assert codes == {RejectCode.TENANT_NOT_OF_TOPIC: 500, TOO_MANY: 500}
 
@@ -197,11 +197,13 @@ LAYOUT = Layout("t", {"main": 0})
 ONE = SubmissionRate(per_s=1, burst=1)
 
 
-async def admission_at(broker: MemoryBroker, host: Host, of_nobody: SubmissionRate = ONE) -> Admission:
+async def admission_at(broker: MemoryBroker, host: Host, of_no_tenant: SubmissionRate = ONE) -> Admission:
     """It answers so many strangers, and stands at the operations."""
     for topic in ("jobs", "operations", "dead-letters"):
         broker.create_topic(f"t.{topic}", 1)
-    settings = AdmissionSettings(namespace="t", of_nobody_per_s=of_nobody.per_s, of_nobody_burst=of_nobody.at_once)
+    settings = AdmissionSettings(
+        namespace="t", of_no_tenant_per_s=of_no_tenant.per_s, of_no_tenant_burst=of_no_tenant.at_once
+    )
     context = replace(make_context("admission", settings), host=host)
     admission = Admission(context, MemoryLog(broker), LAYOUT, FILE)
     admission._operations = await admission._stand_at_operations()
