@@ -33,6 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "jobs": ("cli.job.jobs", "List jobs."),
     "cancel": ("cli.job.cancel", "Stop jobs."),
     "job": ("cli.job.group", "One job: `job ID` tells its story; show, list, cancel, hold, release, scale."),
+    "queue": ("cli.queue.queue", "Queues: list waiting jobs in the order of their turns, with why and until when."),
     "nodes": ("cli.node.nodes", "List nodes with their free GPUs."),
     "node": ("cli.node.node", "Close nodes for new work, empty, open, plan: show, list, maintain, lost, ..."),
     "tenant": ("cli.quota.tenant", "Tenants: list them with use and quota; shares, now and of late."),

@@ -9,7 +9,8 @@ from fallow.shared.near import near
 LISTS = frozenset(("list", "ls", "get"))
 
 ELSEWHERE = {
-    **dict.fromkeys(("squeue", "sacct", "list", "ls", "ps", "status", "queue", "queues"), "jobs"),
+    **dict.fromkeys(("squeue", "sacct", "list", "ls", "ps", "status"), "jobs"),
+    **dict.fromkeys(("queues", "line", "sprio"), "queue list"),
     **dict.fromkeys(("sbatch", "qsub", "create", "apply", "run"), "submit FILE"),
     **dict.fromkeys(("srun", "salloc"), "submit FILE --wait"),
     **dict.fromkeys(("scancel", "qdel", "delete", "kill", "stop"), "cancel ID"),
@@ -73,6 +74,7 @@ IN_GROUPS = {
         **dict.fromkeys(("ls", "get", "show", "describe"), "tenant list"),
         **dict.fromkeys(("share", "usage", "fair-share"), "tenant shares"),
     },
+    "queue": dict.fromkeys(("ls", "get", "show", "describe", "status"), "queue list"),
     "node": {
         **dict.fromkeys(("ls", "get"), "node list"),
         **dict.fromkeys(("describe", "status", "info"), "node show NODE"),
@@ -95,7 +97,8 @@ NEVER_GUESSED = frozenset(("lost", "remove"))
 """Commands whose effect no other command takes back. A word that is only like one of these may have meant another."""
 
 KINDS = {
-    **dict.fromkeys(("job", "jobs", "pod", "pods", "workload", "workloads", "queue", "queues"), "jobs"),
+    **dict.fromkeys(("job", "jobs", "pod", "pods", "workload", "workloads"), "jobs"),
+    **dict.fromkeys(("queue", "queues", "clusterqueue", "localqueue"), "queue list"),
     **dict.fromkeys(("node", "nodes"), "nodes"),
     **dict.fromkeys(("tenant", "tenants", "namespaces", "ns"), "tenant list"),
     **dict.fromkeys(("quota", "quotas", "resourcequota", "resourcequotas"), "quota show"),

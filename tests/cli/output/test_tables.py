@@ -22,6 +22,7 @@ from fallow.cli.output.counts import counted
 from fallow.cli.output.durations import setting
 from fallow.cli.output.output import print_table
 from fallow.cli.output.table import Lines, fitted
+from fallow.cli.queue import queue
 from fallow.cli.quota import rows as quota_rows
 from fallow.cli.quota import shares, tenants
 from fallow.shared.events.operations import CellPolicy
@@ -58,6 +59,11 @@ TABLES: dict[str, tuple[tuple[str, ...], list[Any], tuple[str, ...]]] = {
         shares.COLUMNS,
         [("vision-research", "all", "12.50", 3, 900, 16, "nvidia-h100", 1, 8, 8.1)],
         shares.SPARE,
+    ),
+    "queue": (
+        queue.COLUMNS,
+        [(JOBS[0], 7_531, 128, 0, AT, "no_free_gpus", AT, f"{NODES[0]}, {NODES[1]} and 14 more, held by {JOBS[1]}")],
+        queue.SPARE,
     ),
     "dead letters": (
         dead_letters.COLUMNS,

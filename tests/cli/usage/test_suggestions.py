@@ -71,7 +71,7 @@ def test_a_mistyped_word_is_never_answered_with_a_command_that_nothing_takes_bac
         ("sinfo", "fallow: no such command 'sinfo'; did you mean fallow nodes? See fallow --help"),
         ("get nodes", "fallow: no such command 'get'; did you mean fallow nodes? See fallow --help"),
         ("get pods", "fallow: no such command 'get'; did you mean fallow jobs? See fallow --help"),
-        ("queue list", "fallow: no such command 'queue'; did you mean fallow jobs? See fallow --help"),
+        ("queues", "fallow: no such command 'queues'; did you mean fallow queue list? See fallow --help"),
         ("drain n1", "fallow: no such command 'drain'; did you mean fallow node drain NODE? See fallow --help"),
         ("node ls", "fallow node: no such command 'ls'; did you mean fallow node list? See fallow node --help"),
         ("hold a", "fallow: no such command 'hold'; did you mean fallow job hold ID? See fallow --help"),
