@@ -22,13 +22,13 @@ KNAPSACKS = st.tuples(
 )
 
 
-def most_value(groups: Sequence[Group], capacity: int) -> int:
+def value_max(groups: Sequence[Group], capacity: int) -> int:
     """The value of the best combination that fits."""
     combinations = product(*(zip(group.weights, group.values, strict=True) for group in groups))
     return max(sum(v for _, v in chosen) for chosen in combinations if sum(w for w, _ in chosen) <= capacity)
 
 
-def most_by_table(groups: Sequence[Group], capacity: int) -> int:
+def value_max_by_table(groups: Sequence[Group], capacity: int) -> int:
     """The same by the table of the paper: dp[g][c] = max(dp[g-1][c], max_k dp[g-1][c - weight_k] + value_k)."""
     best = [0] * (capacity + 1)
     for group in groups:

@@ -14,7 +14,7 @@ from fallow.services.loaning.policy.scaling.elastic_job import ElasticJob, Resiz
 from fallow.services.loaning.policy.scaling.knapsack import WORK_MAX, Group, solve
 from fallow.services.loaning.policy.scaling.remembered import LastSolution
 from tests.hypothesis_profile import reaches
-from tests.loaning.scaling.elastic_jobs import KNAPSACKS, most_by_table, most_value
+from tests.loaning.scaling.elastic_jobs import KNAPSACKS, value_max, value_max_by_table
 
 S = 1000
 
@@ -77,7 +77,7 @@ def test_no_combination_of_choices_is_worth_more(knapsack: tuple[list[Group], in
     weight = sum(group.weights[choice] for group, choice in zip(groups, solution.choices, strict=True))
     worth = sum(group.values[choice] for group, choice in zip(groups, solution.choices, strict=True))
     assert weight <= capacity
-    assert solution.value == solution.value_max == worth == most_value(groups, capacity)
+    assert solution.value == solution.value_max == worth == value_max(groups, capacity)
     reaches(
         "a knapsack in which the steps along the hulls leave a gap", not solve(groups, capacity, work_max=0).is_exact
     )
@@ -90,7 +90,7 @@ def test_larger_ones_are_worth_what_a_plain_table_over_all_gpus_says(seed: int) 
     for _ in range(30):
         weights = sorted(random.sample(range(1, 25), 5))
         groups.append(Group((0, *weights), (0, *(random.randint(0, 40) + 3 * weight for weight in weights))))
-    assert solve(groups, 140).value == most_by_table(groups, 140)
+    assert solve(groups, 140).value == value_max_by_table(groups, 140)
     assert not solve(groups, 140, work_max=0).is_exact
 
 
@@ -100,7 +100,7 @@ def test_a_solution_that_is_cut_short_keeps_its_bound(
 ) -> None:
     groups, capacity = knapsack
     solution = solve(groups, capacity, gap_ppm_max, work_max)
-    assert solution.value <= most_value(groups, capacity) <= solution.value_max
+    assert solution.value <= value_max(groups, capacity) <= solution.value_max
     if work_max == WORK_MAX:
         assert (solution.value_max - solution.value) * 1_000_000 <= gap_ppm_max * solution.value_max
 
