@@ -230,7 +230,8 @@ class CellPolicy(Value, omit_defaults=False):
     """A planned start that the queueing service does not confirm lapses after this time."""
     preemption: Annotated[PreemptionMode, Field(strict=False), BeforeValidator(_off_in_yaml)] = PreemptionMode.OFF
     """For which causes running jobs yield to waiting ones. `off`: none. `reclaim`: an owner takes back what is
-    guaranteed to it. `all`: also jobs of lower priority yield, and backfilled ones to the head that they delay.
+    guaranteed to it. `all`: also jobs of lower priority yield, tenants without a guarantee get their shares by
+    weight, and backfilled ones yield to the head that they delay.
     """
     preempt_grace_wall_ms: Annotated[int, Meta(ge=0, le=DAY_MS)] = 30_000
     """A job that yields has so long between the notice and its kill."""

@@ -80,6 +80,7 @@ class StopReason(StrEnum):
     DRAINED = "drained"
     PRIORITY = "priority"
     QUOTA_RECLAIM = "quota_reclaim"
+    FAIR_SHARE = "fair_share"
     BACKFILL_TIMEOUT = "backfill_timeout"
     LOAN_RECLAIM = "loan_reclaim"
     MIGRATION = "migration"
@@ -90,12 +91,14 @@ class PreemptionCause(StrEnum):
 
     PRIORITY = "priority"
     QUOTA_RECLAIM = "quota_reclaim"
+    FAIR_SHARE = "fair_share"
     BACKFILL = "backfill"
 
 
 STOPPED_FOR = {
     PreemptionCause.PRIORITY: StopReason.PRIORITY,
     PreemptionCause.QUOTA_RECLAIM: StopReason.QUOTA_RECLAIM,
+    PreemptionCause.FAIR_SHARE: StopReason.FAIR_SHARE,
     PreemptionCause.BACKFILL: StopReason.BACKFILL_TIMEOUT,
 }
 """Why a job is told to stop that yields for this cause."""

@@ -45,6 +45,7 @@ GIVEN_BY_NO_POLICY_YET = frozenset(
         "StopReason.loan_reclaim",
         "StopReason.migration",
         "StopReason.priority",
+        "StopReason.fair_share",
         "StopReason.quota_reclaim",
     }
 )

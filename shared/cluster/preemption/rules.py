@@ -1,8 +1,11 @@
 """Which running job may yield to which waiting one.
 
-The causes are those of Kant (3.2.2: priority, quota reclaim, backfill). The guarantees are kept as in Kueue's cohorts
-and KAI's reclaim: an owner takes back what is guaranteed to it, only from those who borrow, and leaves each of them
-what is guaranteed to it. Whoever proposes victims asks these rules, and placement asks them again on the newest state.
+The causes are those of Kant (3.2.2: priority, quota reclaim, backfill), and fair shares between tenants to whom nothing
+is guaranteed: there one takes from another as long as it has no more by weight behind that. This is Kueue's rule
+(`fairsharing/strategy.go`: share after against share after), by which shares meet and then stand still. The guarantees
+are kept as in Kueue's cohorts and KAI's reclaim: an owner takes back what is guaranteed to it, only from those who
+borrow, and leaves each of them what is guaranteed to it. Whoever proposes victims asks these rules, and placement asks
+them again on the newest state.
 
 No rule goes by a name: what is compared are quotas, use, priorities and times.
 """
@@ -49,6 +52,8 @@ class WhyNot(StrEnum):
     NOT_PREEMPTIBLE = "is not preemptible"
     NOT_LOWER = "is not of lower priority"
     NOT_BORROWED = "is not of a tenant that borrows"
+    HAS_A_GUARANTEE = "is of a tenant to which something is guaranteed"
+    HAS_NO_MORE = "would leave its tenant a smaller share than that of the job that waits"
     NOT_RECLAIMABLE = "is of a tenant from which nothing is taken"
     BELOW_A_GUARANTEE = "would leave its tenant less than what is guaranteed to it"
     NOT_BACKFILLED = "was not started past the job that waits"
@@ -76,6 +81,8 @@ def may_preempt(state: CellState, claim: Claim) -> WhyNot | None:
             return WhyNot.QUEUE_PREEMPTS_NONE if claim.queue.preempt is PreemptRule.NEVER else None
         case PreemptionCause.QUOTA_RECLAIM:
             return _may_reclaim(state, claim)
+        case PreemptionCause.FAIR_SHARE:
+            return _may_take_its_share(state, claim)
         case PreemptionCause.BACKFILL:
             since_ms = state.heads.get(job.id)
             is_due = since_ms is not None and later(since_ms, state.policy.backfill_wait_ms) <= claim.now_ms
@@ -90,6 +97,17 @@ def _may_reclaim(state: CellState, claim: Claim) -> WhyNot | None:
             return WhyNot.BEYOND_ITS_SHARE
         if owner.quota.reclaim is ReclaimFrom.NEVER:
             return WhyNot.TAKES_NOTHING_BACK
+    return None
+
+
+def _may_take_its_share(state: CellState, claim: Claim) -> WhyNot | None:
+    """Whether neither the job's tenant nor one above it has a guarantee, which it would take back instead."""
+    for gpu_type in claim.milli:
+        branch = state.tree.branches.get((claim.preemptor.spec.tenant, gpu_type))
+        while branch is not None:
+            if branch.guaranteed_milli:
+                return WhyNot.HAS_A_GUARANTEE
+            branch = branch.parent
     return None
 
 
@@ -120,6 +138,8 @@ def _by_cause(state: CellState, claim: Claim, victim: Job) -> WhyNot | None:
             return None if _is_below(claim, victim) else WhyNot.NOT_LOWER
         case PreemptionCause.QUOTA_RECLAIM:
             return _by_reclaim(state, claim, victim)
+        case PreemptionCause.FAIR_SHARE:
+            return _by_share(state, claim, victim)
         case PreemptionCause.BACKFILL:
             is_past_it = victim.backfilled and victim.backfilled_over == claim.preemptor.id
             return None if is_past_it else WhyNot.NOT_BACKFILLED
@@ -157,6 +177,39 @@ def _by_reclaim(state: CellState, claim: Claim, victim: Job) -> WhyNot | None:
     return None if is_any else WhyNot.NOT_BORROWED
 
 
+def _by_share(state: CellState, claim: Claim, victim: Job) -> WhyNot | None:
+    """Whether the victim's tenant has a larger share beside the preemptor's, also without this job."""
+    is_any = False
+    for gpu_type, milli in held_by(state, victim).items():
+        theirs = apart_of(state.quotas, victim.spec.tenant, claim.preemptor.spec.tenant, gpu_type)
+        if not claim.milli.get(gpu_type) or not theirs:
+            continue
+        if any(_guaranteed(state, account) for account in theirs):
+            return WhyNot.HAS_A_GUARANTEE
+        if state.usage.get(theirs[-1], 0) - milli < fair_milli(state, claim, theirs[-1]):
+            return WhyNot.HAS_NO_MORE
+        is_any = True
+    return None if is_any else WhyNot.HAS_NO_MORE
+
+
+def fair_milli(state: CellState, claim: Claim, theirs: Account) -> int:
+    """What the branch of this account keeps at least where the preemptor's beside it takes its fair share: so much that
+    it has, by weight, no less than that one behind it.
+    """
+    gpu_type = theirs[1]
+    ours = apart_of(state.quotas, claim.preemptor.spec.tenant, theirs[0], gpu_type)
+    if not ours:
+        return 0
+    used_milli = state.usage.get(ours[-1], 0) + claim.milli.get(gpu_type, 0)
+    weight = _weight(state, ours[-1])
+    return -(-used_milli * _weight(state, theirs) // weight) if weight else used_milli + state.usage.get(theirs, 0)
+
+
+def _weight(state: CellState, account: Account) -> int:
+    quota = state.quotas.get(account)
+    return 1 if quota is None else quota.weight
+
+
 def _by_tenants(state: CellState, claim: Claim, victim: Job) -> WhyNot | None:
     """Whether the victim's tenant lets go of anything for another one."""
     for gpu_type in held_by(state, victim):
@@ -173,7 +226,7 @@ def objection(state: CellState, claim: Claim, victims: Sequence[Job]) -> Objecti
 
     An owner takes a job as a whole, also where only a part of it is borrowed: then its tenant must borrow as long as
     any victim of it is left, and of what is guaranteed to it so much stays idle as it does not hold. For any other
-    cause no tenant is left below its guarantee.
+    cause no tenant is left below its guarantee, nor below its fair share where that is the cause.
     """
     for victim in victims:
         why = may_yield(state, claim, victim)
@@ -184,6 +237,9 @@ def objection(state: CellState, claim: Claim, victims: Sequence[Job]) -> Objecti
         left_milli, guaranteed_milli = state.usage.get(account, 0) - sum(parts.values()), _guaranteed(state, account)
         last, last_milli = max(parts.items(), key=lambda part: part[1])
         is_reclaim = claim.cause is PreemptionCause.QUOTA_RECLAIM
+        is_top = account == apart_of(state.quotas, account[0], claim.preemptor.spec.tenant, account[1])[-1]
+        if claim.cause is PreemptionCause.FAIR_SHARE and is_top and left_milli < fair_milli(state, claim, account):
+            return Objection(state.jobs[last], WhyNot.HAS_NO_MORE)
         if is_reclaim and left_milli + last_milli <= guaranteed_milli:
             return Objection(state.jobs[last], WhyNot.NOT_BORROWED)
         kept_milli = left_milli + (idle_behind_milli(state, claim, victims, account[1]) if is_reclaim else 0)

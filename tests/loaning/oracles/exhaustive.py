@@ -40,6 +40,8 @@ def size(row: Row) -> int:
 
 def may_take(crowd: Crowd, cause: str, gone: Set) -> bool:
     """Whether the rules let all of these yield together."""
+    if cause == "share" and crowd.shares[crowd.tenant].guaranteed:
+        return False
     return (cause != "reclaim" or _is_owner(crowd)) and all(
         _may_yield(crowd, cause, crowd.rows[number]) for number in gone
     ) and all(_keeps_its_own(crowd, cause, tenant, gone) for tenant in range(len(crowd.shares)))  # fmt: skip
@@ -64,6 +66,8 @@ def _may_yield(crowd: Crowd, cause: str, row: Row) -> bool:
         return row.priority < crowd.priority or (crowd.takes_newer and row.priority == crowd.priority and is_newer)
     if row.tenant == crowd.tenant:
         return False
+    if cause == "share":
+        return not theirs.guaranteed
     return crowd.shares[crowd.tenant].reclaim is ReclaimFrom.ANY or row.priority < crowd.priority
 
 
@@ -72,6 +76,10 @@ def _keeps_its_own(crowd: Crowd, cause: str, tenant: int, gone: Set) -> bool:
     if not lost or tenant == crowd.tenant:
         return True
     used, owns = used_by(crowd, tenant), crowd.shares[tenant].guaranteed
+    if cause == "share":
+        ours = crowd.shares[crowd.tenant]
+        has = used_by(crowd, crowd.tenant) + crowd.workers * crowd.gpus
+        return has * crowd.shares[tenant].weight <= (used - sum(lost)) * ours.weight
     if cause == "priority":
         return used - sum(lost) >= owns
     borrows_to_the_last = used - sum(lost) + max(lost) > owns

@@ -13,7 +13,7 @@ from tests.hypothesis_profile import reaches
 from tests.loaning.oracles import exhaustive
 from tests.loaning.worlds.crowded import NOW_MS, Crowd, crowds, state_of
 
-CAUSES = {"reclaim": "quota_reclaim", "priority": "priority"}
+CAUSES = {"reclaim": "quota_reclaim", "share": "fair_share", "priority": "priority"}
 
 
 def search(crowd: Crowd, **options: int) -> Found | Missing:
@@ -42,6 +42,7 @@ def test_of_few_candidates_the_cheapest_set_yields_and_none_where_no_set_lets_th
     assert exhaustive.cost(crowd, gone) == min(exhaustive.cost(crowd, each) for each in sets)
     reaches("several victims of few candidates", len(gone) > 1)
     reaches("victims of a reclaim", cause == "reclaim")
+    reaches("victims of fair shares", cause == "share")
 
 
 @given(crowds(), st.sampled_from([0, 2]))

@@ -53,6 +53,7 @@ class Share:
     reclaim: ReclaimFrom = ReclaimFrom.ANY
     min_run_s: int = 0
     reclaimable: bool = True
+    weight: int = 1
 
 
 @dataclass(frozen=True)
@@ -140,6 +141,7 @@ def _quota(tenant: str, share: Share) -> e.QuotaSet:
         reclaim=share.reclaim,
         min_run_ms=1000 * share.min_run_s,
         reclaimable=share.reclaimable,
+        weight=share.weight,
     )
     return e.QuotaSet(quota=quota)
 
@@ -152,11 +154,12 @@ def crowds(draw: st.DrawFn, jobs_max: int = 7) -> Crowd:
     nodes = tuple(draw(st.lists(st.integers(2, 4), min_size=2, max_size=4)))
     leaves = tuple(draw(st.lists(st.integers(0, 1), min_size=len(nodes), max_size=len(nodes))))
     workers, gpus = draw(st.integers(1, 3)), draw(st.sampled_from([2, 1, 3]))
-    is_owner = draw(st.booleans())
+    is_owner, is_by_shares = draw(st.booleans()), draw(st.integers(0, 3)) == 3
     shares, left = [], sum(nodes)
     for number in range(draw(st.sampled_from([2, 3, 1]))):
         wants = min(left, workers * gpus) if number == 0 and is_owner else 0
         guaranteed = draw(st.integers(wants, left)) if number == 0 and is_owner else draw(st.integers(0, left // 2))
+        guaranteed = 0 if is_by_shares else guaranteed
         left -= guaranteed
         shares.append(
             Share(
@@ -165,6 +168,7 @@ def crowds(draw: st.DrawFn, jobs_max: int = 7) -> Crowd:
                 reclaim=draw(st.sampled_from([ReclaimFrom.ANY, ReclaimFrom.ANY, *ReclaimFrom])),
                 min_run_s=draw(st.sampled_from([0, 0, 0, 100])),
                 reclaimable=draw(st.integers(0, 5)) < 5,
+                weight=draw(st.sampled_from([1, 2, 3])),
             )
         )
     return Crowd(

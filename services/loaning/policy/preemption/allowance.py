@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 from fallow.services.loaning.policy.preemption.candidates import Candidate
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.cluster.preemption.claim import Claim
+from fallow.shared.cluster.preemption.claim import Claim, apart_of
+from fallow.shared.cluster.preemption.rules import fair_milli
 from fallow.shared.cluster.quota.tree import Account
 from fallow.shared.events.reasons import PreemptionCause
 
@@ -33,11 +34,12 @@ OWN_COST = 3
 class Allowance:
     """What the accounts of victims have left, by a claim, beside those that yield by now."""
 
-    __slots__ = ("_guaranteed", "_is_reclaim", "_left", "_state")
+    __slots__ = ("_cause", "_claim", "_guaranteed", "_left", "_shares", "_state")
 
     def __init__(self, state: CellState, claim: Claim) -> None:
         self._state = state
-        self._is_reclaim = claim.cause is PreemptionCause.QUOTA_RECLAIM
+        self._claim, self._cause = claim, claim.cause
+        self._shares: dict[Account, int] = {}
         self._left: dict[Account, int] = {}
         self._guaranteed: dict[Account, int] = {}
 
@@ -58,11 +60,23 @@ class Allowance:
 
     def allows(self, victim: Candidate) -> bool:
         """Whether this one may yield beside the others."""
+        if self._cause is PreemptionCause.FAIR_SHARE:
+            return all(self.left(account) - milli >= self._fair(account) for account, milli in victim.parts)
         for account, milli in victim.parts:
             left, guaranteed = self.left(account), self.guaranteed(account)
-            if left <= guaranteed if self._is_reclaim else left - milli < guaranteed:
+            is_reclaim = self._cause is PreemptionCause.QUOTA_RECLAIM
+            if left <= guaranteed if is_reclaim else left - milli < guaranteed:
                 return False
         return True
+
+    def _fair(self, account: Account) -> int:
+        """What it keeps for its fair share: of a branch below another one of its own the latter tells."""
+        known = self._shares.get(account)
+        if known is None:
+            tenant = self._claim.preemptor.spec.tenant
+            is_top = apart_of(self._state.quotas, account[0], tenant, account[1])[-1] == account
+            known = self._shares[account] = fair_milli(self._state, self._claim, account) if is_top else 0
+        return known
 
     def take(self, victim: Candidate) -> None:
         """This one yields."""

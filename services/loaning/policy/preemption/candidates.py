@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from fallow.shared.cluster.model.job import Job
@@ -42,15 +43,17 @@ class Candidate(NamedTuple):
         return (self.job.submit_ms, self.job.number, self.job.spec.id)
 
 
-def candidates_for(state: CellState, claim: Claim, reach: dict[str, None]) -> list[Candidate]:
+def candidates_for(
+    state: CellState, claim: Claim, reach: dict[str, None], gone: Mapping[str, object]
+) -> list[Candidate]:
     """All gangs that may yield by this claim and hold anything on one of these nodes; wherever they run, if the waiting
-    job's tenant is at a limit, which others may have used up.
+    job's tenant is at a limit, which others may have used up. Those that have `gone` hold nothing any more.
     """
     apart: dict[Account, list[Account]] = {}
     found = [
         _candidate(state, claim, job, reach, apart)
         for job in state.jobs.values()
-        if job.workers and job.spec.gang and may_yield(state, claim, job) is None
+        if job.workers and job.spec.gang and job.spec.id not in gone and may_yield(state, claim, job) is None
     ]
     spec = claim.preemptor.spec
     if any(over_limit(state.tree, spec.tenant, gpu_type, milli) for gpu_type, milli in claim.milli.items()):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from fallow.shared.cluster.capacity.gpu_types import idle_milli
 from fallow.shared.cluster.model.config import PreemptRule
-from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.cluster.model.job import Job, JobStatus
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.preemption.claim import Claim, apart_of
 from fallow.shared.cluster.quota.tree import Account
@@ -36,27 +36,32 @@ class Held:
 @dataclass(slots=True)
 class Holdings:
     """The sums of one state. `by_class` has accounts, and by priority what preemptible gangs of theirs hold;
-    `leaving_milli` what jobs hold that stop already, by GPU type.
+    `leaving_milli` what jobs hold that stop already, by GPU type; `gone` are those that yield in what follows.
     """
 
     by_class: dict[Account, dict[int, Held]] = field(default_factory=dict)
     leaving_milli: dict[str, int] = field(default_factory=dict)
+    gone: dict[str, None] = field(default_factory=dict)
 
     @classmethod
     def of(cls, state: CellState) -> Holdings:
         """Counted from all jobs."""
-        found, nodes = cls(), state.nodes
+        found = cls()
         for job in state.jobs.values():
             if not job.workers:
                 continue
-            spec, gpu_type = job.spec, nodes[job.workers[0].node].spec.gpu_type
-            milli = spec.resources.gpu_milli * len(job.workers)
+            spec, (account, milli) = job.spec, _class_of(state, job)
             if job.status is JobStatus.STOPPING:
-                found.leaving_milli[gpu_type] = found.leaving_milli.get(gpu_type, 0) + milli
+                found.leaving_milli[account[1]] = found.leaving_milli.get(account[1], 0) + milli
             elif spec.preemptible and spec.gang and job.status in _YIELDS_FROM:
-                by_priority = found.by_class.setdefault((spec.tenant, gpu_type), {})
-                by_priority.setdefault(spec.priority, Held()).add(milli)
+                found.by_class.setdefault(account, {}).setdefault(spec.priority, Held()).add(milli)
         return found
+
+    def go(self, state: CellState, job: Job) -> None:
+        """This one yields in what follows, and holds nothing any more."""
+        account, milli = _class_of(state, job)
+        self.gone[job.spec.id] = None
+        self.by_class[account][job.spec.priority].milli -= milli
 
     def missing_milli(self, state: CellState, claim: Claim, gpu_type: str) -> int:
         """How many milli-GPUs of the type are missing though all yield that may: never more than really are, and at
@@ -88,6 +93,12 @@ class Holdings:
             # As long as it borrows a whole job goes, whatever that takes of the guarantee.
             borrowed_milli = (borrowed_milli - 1) // GPU * GPU + largest_milli
         return min(milli, max(0, borrowed_milli))
+
+
+def _class_of(state: CellState, job: Job) -> tuple[Account, int]:
+    """The account of a running job, by the type of its first worker, and what it holds."""
+    gpu_type = state.nodes[job.workers[0].node].spec.gpu_type
+    return (job.spec.tenant, gpu_type), job.spec.resources.gpu_milli * len(job.workers)
 
 
 def _may(claim: Claim, priority: int) -> bool:

@@ -30,7 +30,12 @@ from fallow.shared.events.fields.values import GPU
 from fallow.shared.events.proposals import VICTIMS_MAX
 from fallow.shared.events.reasons import PendingReason, PreemptionCause
 
-CAUSES = (PreemptionCause.QUOTA_RECLAIM, PreemptionCause.PRIORITY, PreemptionCause.BACKFILL)
+CAUSES = (
+    PreemptionCause.QUOTA_RECLAIM,
+    PreemptionCause.FAIR_SHARE,
+    PreemptionCause.PRIORITY,
+    PreemptionCause.BACKFILL,
+)
 """In this order a job looks for who yields: what is its own comes before what it merely goes before."""
 
 EXACT_MAX = 8
@@ -66,7 +71,7 @@ def find_victims(
 ) -> Found | Missing:
     """Who yields to this waiting gang, which does not fit now; or why nobody does. The state is given back."""
     missing: int | None = None
-    if not job.spec.gang or not job.spec.resources.gpu_milli:
+    if not job.spec.gang or job.spec.exclusive or not job.spec.resources.gpu_milli:
         return Missing(None)
     for cause in CAUSES:
         for gpu_type in types_for(state, job.spec):
@@ -95,7 +100,7 @@ class _Search:
             return -(-missing_milli // GPU)
         regions = regions_for(self._state, self._spec, self._gpu_type)
         reach = {node: None for region in regions for node in region.nodes}
-        candidates = candidates_for(self._state, self._claim, reach)
+        candidates = candidates_for(self._state, self._claim, reach, holdings.gone)
         if not candidates:
             return 0
         if len(candidates) <= self._exact_max:
