@@ -20,7 +20,15 @@ from pydantic.fields import FieldInfo
 
 from fallow.shared.events import TYPES
 from fallow.shared.events.base import LARGEST_INTEGER, Value
-from fallow.shared.events.effects import AnyEffect, Effect, JobResized, JobResizing, JobStarted, ReservationSet
+from fallow.shared.events.effects import (
+    AnyEffect,
+    Effect,
+    JobResized,
+    JobResizing,
+    JobStarted,
+    ReservationSet,
+    RoomHeld,
+)
 from fallow.shared.events.fields.values import GPU, JobSpec, NodeSpec, ProcessRun, Resources, WorkerRange
 from fallow.shared.events.submissions import JobChanges
 
@@ -82,6 +90,7 @@ MENDED: dict[type[Value], Callable[[Fields], Fields]] = {
     JobStarted: _in_one_way,
     JobResized: _in_one_way,
     ReservationSet: _in_one_way,
+    RoomHeld: _in_one_way,
     JobResizing: _in_one_way,
 }
 

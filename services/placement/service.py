@@ -39,6 +39,8 @@ from fallow.services.placement.requests import arrays, dependencies, requests, s
 from fallow.services.placement.requests.file_in_force import FileInForce
 from fallow.services.placement.requests.walk_after_waits import WalkAfterWaits
 from fallow.services.placement.search.gang import POLICIES, Places
+from fallow.services.placement.yielding import accept as yielding
+from fallow.services.placement.yielding import rooms
 from fallow.shared.cluster.checks.invariants import check_state
 from fallow.shared.cluster.fold.errors import IllegalEffect
 from fallow.shared.cluster.model.config import CellFile
@@ -62,7 +64,7 @@ from fallow.shared.events.jobs import (
     JobUpdateRequested,
 )
 from fallow.shared.events.nodes import NodeEvent, NodesReported, RunsReported
-from fallow.shared.events.proposals import Proposal
+from fallow.shared.events.proposals import PreemptionProposed, Proposal
 from fallow.shared.events.queue import QueueDiscipline, StartsPlanned
 from fallow.shared.events.reasons import ClearReason, DeadLetterReason, PendingReason, ProposalCode
 
@@ -349,6 +351,7 @@ class PlacementService:
             self._walk_timer.next_cell_ms,
             self._owners.next_cell_ms,
             reservations.next_lapse_ms(self.state),
+            rooms.next_lapse_ms(self.state),
         )
         return min((at_ms for at_ms in due if at_ms is not None), default=None)
 
@@ -553,6 +556,8 @@ class PlacementService:
         if self.state.has_waits_to_settle and not self._waits.is_owed:
             dependencies.settle(decision)
         self._hold(decision)
+        if self.state.rooms:
+            rooms.settle(decision)
         self._go_by_plan(decision)
         return is_late
 
@@ -944,6 +949,10 @@ class PlacementService:
                 return heard
             case o.Operation():
                 self._operate(decision, event, item)
+            case PreemptionProposed():
+                job = self.state.jobs.get(event.preemptor)
+                queue = None if job is None else self._lines.queue(job.spec.queue)
+                yielding.take(decision, event, queue)
             case Proposal():
                 settings.refuse(
                     decision, event.proposal, ProposalCode.UNSUPPORTED, "proposals are not carried out by this version"

@@ -60,6 +60,8 @@ when it stands behind another head.
 `QueuePlanned` who would be next. Where a start needs room, loaning proposes the least costly change:
 `PreemptionProposed` stops attempts for another job, `ResizeProposed` grows or shrinks elastic jobs, `MigrationProposed`
 moves one to put fragments together. Placement carries a proposal out on the newest state or answers `ProposalRefused`.
+With a preemption the victims are `JobStopping`, and `RoomHeld` keeps the places for the job that gains: nobody else
+gets them. `RoomReleased` ends that: the job starts there, waits for it no more, or has waited for too long.
 
 **What operators say.** `HoldJob` and `ReleaseJob` are about one job; `SetQuota` and `SetPolicy` become `QuotaSet` and
 `PolicySet`; `RemoveQuota` becomes `QuotaRemoved` where no job needs the quota. `ReloadCell` reads the cell file again,

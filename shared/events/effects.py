@@ -32,6 +32,7 @@ from fallow.shared.events.reasons import (
     ClearReason,
     FailReason,
     PendingReason,
+    PreemptionCause,
     ProposalCode,
     RefuseCode,
     RequeueReason,
@@ -336,6 +337,37 @@ class ReservationCleared(JobEffect):
     reason: ClearReason
 
 
+class RoomHeld(JobEffect):
+    """Others yield to a waiting job, for `cause`: the places in which it will start are held for it from here on, by
+    whomever they are still used, and no other job gets any of them. So is what it will use of its tenant's quotas. It
+    starts in just these places when the last of the `victims` has left them. It ends at `until_ms` of cell time at the
+    latest. `proposal` is the one that was accepted, planned on `version`. A record names many in `ranges` instead of
+    `workers`.
+    """
+
+    cause: PreemptionCause
+    workers: tuple[WorkerPlace, ...] = ()
+    ranges: tuple[WorkerRange, ...] = ()
+    victims: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER)]
+    until_ms: Millis
+    proposal: JobId
+    version: Count = 0
+
+    def __post_init__(self) -> None:
+        if self.ranges:
+            _read_ranges(self, "workers")
+
+    def as_written(self) -> RoomHeld:
+        """With many workers in ranges."""
+        return self if len(self.workers) <= ONE_BY_ONE_MAX else _in_ranges(self, "workers")
+
+
+class RoomReleased(JobEffect):
+    """No room is held for this job any more."""
+
+    reason: ClearReason
+
+
 class HeadBlocked(JobEffect):
     """The job is the first of its queue that does not fit, of those that need what it needs. When it has been so for
     long, nothing more that could use this is started past it.
@@ -556,13 +588,13 @@ class LogRepaired(Effect):
     snapshots: Count = 0
 
 
-OF_WORKERS: Final[frozenset[type[Effect]]] = frozenset({JobStarted, JobResizing, JobResized, ReservationSet})
+OF_WORKERS: Final[frozenset[type[Effect]]] = frozenset({JobStarted, JobResizing, JobResized, ReservationSet, RoomHeld})
 """The effects that name workers, and have ranges for many."""
 
-_OfWorkers = TypeVar("_OfWorkers", "JobStarted", "JobResizing", "JobResized", "ReservationSet")
+_OfWorkers = TypeVar("_OfWorkers", "JobStarted", "JobResizing", "JobResized", "ReservationSet", "RoomHeld")
 
 
-def _read_ranges(effect: JobStarted | JobResizing | JobResized | ReservationSet, field: str) -> None:
+def _read_ranges(effect: JobStarted | JobResizing | JobResized | ReservationSet | RoomHeld, field: str) -> None:
     """Give an effect that was read the workers of its ranges one by one. Raises ValueError where it names some in both
     ways.
     """
@@ -605,6 +637,8 @@ AnyEffect = (
     | WaitShortened
     | ReservationSet
     | ReservationCleared
+    | RoomHeld
+    | RoomReleased
     | HeadBlocked
     | HeadCleared
     | NodeChanged

@@ -66,6 +66,7 @@ class PendingReason(StrEnum):
     MAINTENANCE = "maintenance"
     NODES_SILENT = "nodes_silent"
     RECORD_TOO_LARGE = "record_too_large"
+    MAKING_ROOM = "making_room"
 
 
 class StopReason(StrEnum):
@@ -132,7 +133,7 @@ class RequeueReason(StrEnum):
 
 
 class ClearReason(StrEnum):
-    """Why a reservation ended."""
+    """Why a reservation ended, or room is held no more."""
 
     STARTED = "started"
     REPLACED = "replaced"

@@ -85,6 +85,7 @@ class _NodeFields(Struct, array_like=True):
     maintenance_ms: tuple[int, int] | None
     maintenance_why: str
     silent_wall_ms: int
+    gpus_held: int = 0
 
 
 _JOB, _NODE = Decoder(_JobFields), Decoder(_NodeFields)
@@ -217,6 +218,7 @@ def node_text(node: Node) -> str:
         node.maintenance_ms,
         node.maintenance_why,
         node.silent_wall_ms,
+        node.room.bit_count(),
     )
     return _to_json(fields)
 

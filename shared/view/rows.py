@@ -60,7 +60,9 @@ class JobRow:
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """A node. `pool` is where it works now, `home_pool` where it belongs; `jobs` names each job and its workers."""
+    """A node. `pool` is where it works now, `home_pool` where it belongs; `jobs` names each job and its workers, and
+    `gpus_held` is how many devices are held for waiting jobs.
+    """
 
     id: str
     pool: str
@@ -85,6 +87,7 @@ class NodeRow:
     maintenance_ms: tuple[int, int] | None = None
     maintenance_why: str = ""
     silent_wall_ms: int = 0
+    gpus_held: int = 0
 
     @property
     def takes_work(self) -> bool:

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from fallow.shared.events.codec.encoding import Undecodable, decode, encode
 from fallow.shared.events.codec.ranges import ONE_BY_ONE_MAX, places_of, ranges_of
 from fallow.shared.events.decisions import Decision
-from fallow.shared.events.effects import AnyEffect, JobResized, JobResizing, JobStarted, ReservationSet
+from fallow.shared.events.effects import AnyEffect, JobResized, JobResizing, JobStarted, ReservationSet, RoomHeld
 from fallow.shared.events.fields.value import replace
 from fallow.shared.events.fields.values import GPU, WorkerPlace
+from fallow.shared.events.reasons import PreemptionCause
 from tests.hypothesis_profile import reaches
 
 Places = tuple[WorkerPlace, ...]
@@ -51,6 +52,9 @@ KINDS: list[Callable[[Places], AnyEffect]] = [
     lambda places: JobResizing(job="a", attempt=1, add=places),
     lambda places: JobResized(job="a", attempt=1, workers=places),
     lambda places: ReservationSet(job="a", workers=places, start_ms=1),
+    lambda places: RoomHeld(
+        job="a", cause=PreemptionCause.PRIORITY, workers=places, victims=1, until_ms=1, proposal="p"
+    ),
 ]
 
 

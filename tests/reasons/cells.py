@@ -10,6 +10,7 @@ from fallow.services.placement.explain.explain import WhyNot, why_not
 from fallow.shared.cluster.fold.apply import apply
 from fallow.shared.cluster.model.config import CellFile, CellPart, Limits, Pool, Queue, Tenant, TenantQuota
 from fallow.shared.cluster.model.job import Job
+from fallow.shared.events.codec.ranges import ranges_of
 from fallow.shared.events.effects import NodeSilent
 from fallow.shared.events.fields.job_ids import own_id
 from fallow.shared.events.fields.values import (
@@ -26,9 +27,10 @@ from fallow.shared.events.fields.values import (
     Wish,
 )
 from fallow.shared.events.nodes import RunStatusUpdate
-from fallow.shared.events.operations import CellPolicy, PlanMaintenance, ReclaimFrom
+from fallow.shared.events.operations import CellPolicy, PlanMaintenance, PreemptionMode, ReclaimFrom
+from fallow.shared.events.proposals import PreemptionProposed, Victim
 from fallow.shared.events.queue import QueueDiscipline
-from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.reasons import PendingReason, PreemptionCause
 from fallow.shared.events.submissions import SubmitJob
 from fallow.simulator.trace.cell import VirtualCell
 
@@ -235,6 +237,28 @@ def held() -> VirtualCell:
     return found
 
 
+def making_room() -> VirtualCell:
+    """`low` yields the first node to the late job."""
+    found = cell(kind=Mute, preemption=PreemptionMode.ALL)
+    for name in ("low", "other"):
+        submit(found, name)
+    submit(found, LATE, priority=1)
+    low = found.state.jobs["ada/low"]
+    found.tell(
+        PreemptionProposed(
+            cell="c",
+            proposal="p-1",
+            version=found.state.version,
+            preemptor=f"ada/{LATE}",
+            cause=PreemptionCause.PRIORITY,
+            victims=(Victim(job=low.id, attempt=low.attempt),),
+            places=ranges_of(low.workers),
+        )
+    )
+    found.settle()
+    return found
+
+
 CELLS: dict[PendingReason, Callable[[], VirtualCell]] = {
     PendingReason.NO_SUCH_NODES: no_such_nodes,
     PendingReason.RECORD_TOO_LARGE: record_too_large,
@@ -246,6 +270,7 @@ CELLS: dict[PendingReason, Callable[[], VirtualCell]] = {
     PendingReason.TOPOLOGY: topology,
     PendingReason.RESERVED_FOR_OTHER: reserved_for_other,
     PendingReason.BEHIND_HEAD: behind_head,
+    PendingReason.MAKING_ROOM: making_room,
     PendingReason.BACKOFF: backoff,
     PendingReason.MAINTENANCE: maintenance,
     PendingReason.NOT_BEFORE: not_before,

@@ -59,6 +59,9 @@ NUMBERS: dict[PendingReason, tuple[str, ...]] = {
         "it may not pass ada/head, the head of queue line (strict-fifo), which waits for 16 GPUs in train",
         "ahead of it in queue line: 1 job for 16 GPUs: ada/head",
     ),
+    PendingReason.MAKING_ROOM: (
+        "room is held for it (priority) on n7-0 until day 0 00:10:00.002 at the latest: ada/low has still to leave",
+    ),
     PendingReason.BACKOFF: ("not before day 0 00:00:10.010",),
     PendingReason.MAINTENANCE: ("maintenance of node n7-0 begins at day 0 00:00:01.000",),
     PendingReason.NOT_BEFORE: ("not before day 0 01:00:00.000",),

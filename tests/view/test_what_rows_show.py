@@ -21,7 +21,7 @@ NOT_SHOWN: Mapping[type, frozenset[str]] = {
         "digest", "sent_ms", "broken_by",
         # what happened to its attempts
         "losses", "avoid", "leaving", "runs", "running_ms", "backfilled", "backfilled_over", "turns", "done",
-        "setbacks",
+        "setbacks", "yielded_to",
         # why and how it is stopped: `fallow job` reads that from the log
         "stop_why", "stop_for", "stop_text", "stop_grace_wall_ms", "stopping_ms",
     }),

@@ -35,6 +35,15 @@ CLEARED = {
 }
 """Why a planned start does not hold any more."""
 
+LET_GO = {
+    ClearReason.STARTED: "it starts there",
+    ClearReason.REPLACED: "others make other room for it",
+    ClearReason.NODES_GONE: "nodes of it take no new work",
+    ClearReason.HELD: "it does not wait for it any more",
+    ClearReason.LAPSED: "it was not free in time",
+}
+"""Why room is held no more."""
+
 Sentence = Callable[[Any], str]
 
 
@@ -209,6 +218,12 @@ def _reserved(effect: e.ReservationSet) -> str:
     return f"{planned}; {places(effect.workers)} are kept for it."
 
 
+def _room(effect: e.RoomHeld) -> str:
+    many = "1 job yields" if effect.victims == 1 else f"{effect.victims} jobs yield"
+    held = f"{places(effect.workers)} are held for it until {moment(effect.until_ms)} at the latest"
+    return f"To job {effect.job} {many} ({effect.cause}, proposal {effect.proposal}); {held}."
+
+
 def _node(effect: e.NodeChanged) -> str:
     spec = effect.spec
     until = "" if effect.drain_deadline_ms is None else f" until {moment(effect.drain_deadline_ms)}"
@@ -337,6 +352,8 @@ SENTENCES: dict[type[e.Effect], Sentence] = {
     e.WaitShortened: lambda x: f"Job {x.job} does not wait for {', '.join(x.over)} any more.",
     e.ReservationSet: _reserved,
     e.ReservationCleared: lambda x: f"Job {x.job} has no planned start any more: {CLEARED[x.reason]}.",
+    e.RoomHeld: _room,
+    e.RoomReleased: lambda x: f"No room is held for job {x.job} any more: {LET_GO[x.reason]}.",
     e.HeadBlocked: lambda x: (
         f"Job {x.job} is a head of its queue: it does not fit. "
         "A queue that backfills lets others pass it for a time (backfill_wait_ms; longer with a planned start)."

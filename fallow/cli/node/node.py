@@ -182,7 +182,8 @@ def show(context: typer.Context, node: NodeName, cell: CellName = None, as_json:
     why = f": {row.reason}" if row.reason else ""
     print_sentence(f"node {row.id} of pool {row.pool} is {row.status}{why}")
     failed = f", {len(row.gpus_failed)} failed" if row.gpus_failed else ""
-    print_line(f"  {row.gpus_free} of {row.gpus} {row.gpu_type} are free{failed}")
+    held = f", {row.gpus_held} held for a waiting job" if row.gpus_held else ""
+    print_line(f"  {row.gpus_free} of {row.gpus} {row.gpu_type} are free{failed}{held}")
     if row.silent_wall_ms or row.status is NodeStatus.LOST:
         state = run(newest_state(access, access.cell(cell)))
         for line in silence_lines(state, [state.nodes[node]] if node in state.nodes else []):

@@ -68,6 +68,7 @@ _RELEASES: frozenset[type[e.Effect]] = frozenset(
         e.QuotaRemoved,
         e.PolicySet,
         e.ReservationCleared,
+        e.RoomReleased,
     }
 )
 """After these a job that did not fit is tried again: it may fit, or wait for another reason."""

@@ -169,7 +169,7 @@ def _free_milli(node: Node, spec: JobSpec) -> int:
 
 
 def _shares(node: Node) -> list[int]:
-    return [free for device, free in node.shares.items() if not node.failed >> device & 1]
+    return [free for device, free in node.shares.items() if not node.closed >> device & 1]
 
 
 def _now(node: Node, spec: JobSpec) -> int:
@@ -185,9 +185,9 @@ def _now(node: Node, spec: JobSpec) -> int:
     else:
         workers = node.gpus_free // (each // GPU)
     if wants.cpu_milli:
-        workers = min(workers, (node.spec.cpu_milli - node.cpu_used) // wants.cpu_milli)
+        workers = min(workers, node.cpu_free // wants.cpu_milli)
     if wants.memory_mib:
-        workers = min(workers, (node.spec.memory_mib - node.memory_used) // wants.memory_mib)
+        workers = min(workers, node.memory_free // wants.memory_mib)
     return workers
 
 

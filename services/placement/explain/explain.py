@@ -37,7 +37,7 @@ from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.room import rooms
 from fallow.shared.events.fields.values import GPU, JobSpec, NodeStatus
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
-from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.reasons import PendingReason, PreemptionCause
 
 NAMED_MAX = 5
 """So many of the jobs ahead are named."""
@@ -45,7 +45,13 @@ NAMED_MAX = 5
 UNITS_LOOKED_AT_MAX = 1_000
 FOR_WANT_OF_NODES = (ReasonKind.STRUCTURAL, ReasonKind.CAPACITY, ReasonKind.TOPOLOGY)
 OF_ROOM = (ReasonKind.CAPACITY, ReasonKind.TOPOLOGY)
-NOT_IN_LINE = (PendingReason.HELD, PendingReason.AFTER, PendingReason.NOT_BEFORE, PendingReason.BACKOFF)
+NOT_IN_LINE = (
+    PendingReason.HELD,
+    PendingReason.AFTER,
+    PendingReason.NOT_BEFORE,
+    PendingReason.BACKOFF,
+    PendingReason.MAKING_ROOM,
+)
 """With these a job is not in line yet: whether there would be room for it is the smaller question."""
 
 
@@ -122,6 +128,18 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True)
+class MakingRoom:
+    """The room that is held for the job: by which rule others yield, the nodes, those that have still to leave, and
+    until when it is held.
+    """
+
+    cause: PreemptionCause
+    nodes: tuple[str, ...]
+    leaving: tuple[str, ...]
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class WhyNot:
     """`recorded` is what the log says, `codes` what holds now, in the order of precedence: none if it could start.
     `head_since_ms` tells that this job is itself a head that others are to wait for; `to_free` says what would have
@@ -153,6 +171,7 @@ class WhyNot:
     planned: Planned | None = None
     unknown: tuple[str, ...] = ()
     elsewhere: tuple[tuple[str, int], ...] = ()
+    making_room: MakingRoom | None = None
 
 
 def why_not(state: CellState, job: Job, queues: Sequence[Queue], now_ms: int) -> WhyNot:
@@ -172,6 +191,8 @@ def why_not(state: CellState, job: Job, queues: Sequence[Queue], now_ms: int) ->
         found[PendingReason.NOT_BEFORE if job.not_before_ms == spec.not_before_ms else PendingReason.BACKOFF] = None
     if not may_start_one_more(state, spec):
         found[PendingReason.ARRAY_LIMIT] = None
+    if spec.id in state.rooms:
+        found[PendingReason.MAKING_ROOM] = None
     behind = _behind(state, job, before, queues, now_ms, has_room=not found)
     if behind is not None:
         found[PendingReason.BEHIND_HEAD] = None
@@ -197,6 +218,7 @@ def why_not(state: CellState, job: Job, queues: Sequence[Queue], now_ms: int) ->
         planned=_planned(state, spec.id),
         unknown=tuple(waited for waited in job.waits_for if not is_known(state, waited)),
         elsewhere=_elsewhere(state, spec, codes),
+        making_room=_making_room(state, spec.id),
     )
 
 
@@ -204,6 +226,17 @@ def _planned(state: CellState, job_id: str) -> Planned | None:
     """The planned start of a job; None where none is known."""
     kept = state.reservations.get(job_id)
     return None if kept is None else Planned(kept.start_ms, tuple(dict.fromkeys(place.node for place in kept.workers)))
+
+
+def _making_room(state: CellState, job_id: str) -> MakingRoom | None:
+    """The room that is held for a job; None where none is."""
+    room = state.rooms.get(job_id)
+    if room is None:
+        return None
+    leaving = tuple(
+        job.id for job in state.jobs.values() if job.status is JobStatus.STOPPING and job.stop_for == job_id
+    )
+    return MakingRoom(room.cause, tuple(dict.fromkeys(place.node for place in room.workers)), leaving, room.until_ms)
 
 
 def in_order(codes: Iterable[PendingReason]) -> tuple[PendingReason, ...]:

@@ -106,7 +106,7 @@ class _Counting:
 
 def shares_on(node: Node, milli: int) -> int:
     """How many such shares fit on the healthy devices of a node that are shared already."""
-    return sum(free // milli for device, free in node.shares.items() if not node.failed >> device & 1)
+    return sum(free // milli for device, free in node.shares.items() if not node.closed >> device & 1)
 
 
 def places_of_gang(room: FreeCapacity, spec: JobSpec, order: Order) -> tuple[WorkerPlace, ...] | None:
@@ -219,6 +219,6 @@ class _Filling:
             found = self._shares[node.spec.id] = {}
             shares = self._room.shares.get(node.spec.id, node.shares)
             for device in sorted(shares):
-                if not node.failed >> device & 1:
+                if not node.closed >> device & 1:
                     found.setdefault(shares[device], []).append(device)
         return found[share]

@@ -135,9 +135,9 @@ def suits(node: Node, spec: JobSpec, workers: int) -> bool:
     if spec.gpu_type is not None and spec.gpu_type != node.spec.gpu_type:
         return False
     wants = spec.resources
-    if wants.cpu_milli and wants.cpu_milli * workers > node.spec.cpu_milli - node.cpu_used:
+    if wants.cpu_milli and wants.cpu_milli * workers > node.cpu_free:
         return False
-    return not (wants.memory_mib and wants.memory_mib * workers > node.spec.memory_mib - node.memory_used)
+    return not (wants.memory_mib and wants.memory_mib * workers > node.memory_free)
 
 
 def more_that_suit(node: Node, spec: JobSpec, workers: int, most: int) -> int:
@@ -147,11 +147,11 @@ def more_that_suit(node: Node, spec: JobSpec, workers: int, most: int) -> int:
         return 0
     # By comparison, for the node is one of many that a search looks at: to call `min` would cost more than all else.
     if wants.cpu_milli:
-        by_cpu = (has.cpu_milli - node.cpu_used) // wants.cpu_milli - workers
+        by_cpu = (has.cpu_milli - node.cpu_used - node.cpu_room) // wants.cpu_milli - workers
         if by_cpu < most:  # noqa: PLR1730 - see above
             most = by_cpu
     if wants.memory_mib:
-        by_memory = (has.memory_mib - node.memory_used) // wants.memory_mib - workers
+        by_memory = (has.memory_mib - node.memory_used - node.memory_room) // wants.memory_mib - workers
         if by_memory < most:  # noqa: PLR1730
             most = by_memory
     return most if most > 0 else 0  # noqa: FURB136

@@ -174,15 +174,15 @@ def _rest_of(node: Node, spec: JobSpec, workers: int, beside: KeptPlace | None) 
     """
     wants, has = spec.resources, node.spec
     taken, cpu_taken, memory_taken = (beside.devices, beside.cpu_milli, beside.memory_mib) if beside else (0, 0, 0)
-    cpu_milli = min(wants.cpu_milli * workers, has.cpu_milli - node.cpu_used - cpu_taken)
-    memory_mib = min(wants.memory_mib * workers, has.memory_mib - node.memory_used - memory_taken)
+    cpu_milli = min(wants.cpu_milli * workers, node.cpu_free - cpu_taken)
+    memory_mib = min(wants.memory_mib * workers, node.memory_free - memory_taken)
     many = workers * (wants.gpu_milli // GPU)
     devices = lowest_of(node.free & ~taken, many)
     if devices:
         yield KeptPlace(has.id, node.pool, devices, 0, 0, cpu_milli, memory_mib, spec.exclusive)
         cpu_milli = memory_mib = 0
     more = many - devices.bit_count()
-    by_room = sorted((-free, at) for at, free in node.shares.items() if free and not node.failed >> at & 1)
+    by_room = sorted((-free, at) for at, free in node.shares.items() if free and not node.closed >> at & 1)
     for negative_milli, device in by_room[:more]:
         rest = (cpu_milli, memory_mib, spec.exclusive)
         yield KeptPlace(has.id, node.pool, 0, device, -negative_milli, *rest)
@@ -246,8 +246,8 @@ def _rest_of_shares(
 
 def _share(node: Node, spec: JobSpec, device: int, workers: int, milli: int) -> KeptPlace:
     wants = spec.resources
-    cpu = min(wants.cpu_milli * workers, node.spec.cpu_milli - node.cpu_used)
-    memory = min(wants.memory_mib * workers, node.spec.memory_mib - node.memory_used)
+    cpu = min(wants.cpu_milli * workers, node.cpu_free)
+    memory = min(wants.memory_mib * workers, node.memory_free)
     return KeptPlace(node.spec.id, node.pool, 0, device, milli, cpu, memory, spec.exclusive)
 
 
@@ -268,5 +268,5 @@ def _freest_devices(ground: Ground, among: int, on: Mapping[str, Mapping[int, in
             node = ground.node(number)
             taken: Iterable[int] = on.get(node.spec.id, ())
             for device, free in node.shares.items():
-                if free == free_milli and device not in taken and not node.failed >> device & 1:
+                if free == free_milli and device not in taken and not node.closed >> device & 1:
                     yield free_milli, number, device

@@ -78,7 +78,7 @@ def _suits(node: Node, spec: JobSpec, start_ms: int) -> bool:
 def _is_free(node: Node, places: Sequence[WorkerPlace]) -> bool:
     cpu_milli = sum(place.cpu_milli for place in places)
     memory_mib = sum(place.memory_mib for place in places)
-    if cpu_milli > node.spec.cpu_milli - node.cpu_used or memory_mib > node.spec.memory_mib - node.memory_used:
+    if cpu_milli > node.cpu_free or memory_mib > node.memory_free:
         return False
     by_share: dict[int, int] = {}
     for place in places:

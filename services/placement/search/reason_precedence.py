@@ -29,6 +29,7 @@ PRECEDENCE: Final[dict[PendingReason, ReasonKind]] = {
     PendingReason.TOPOLOGY: ReasonKind.TOPOLOGY,
     PendingReason.RESERVED_FOR_OTHER: ReasonKind.POLICY,
     PendingReason.BEHIND_HEAD: ReasonKind.POLICY,
+    PendingReason.MAKING_ROOM: ReasonKind.POLICY,
     PendingReason.BACKOFF: ReasonKind.POLICY,
     PendingReason.MAINTENANCE: ReasonKind.POLICY,
     PendingReason.NOT_BEFORE: ReasonKind.POLICY,
@@ -49,5 +50,12 @@ def is_of_quota(code: PendingReason | None) -> TypeGuard[PendingReason]:
     return code in OF_QUOTA
 
 
-OVER_IN_LINE: Final = (None, PendingReason.NOT_BEFORE, PendingReason.AFTER, PendingReason.BACKOFF, PendingReason.HELD)
+OVER_IN_LINE: Final = (
+    None,
+    PendingReason.NOT_BEFORE,
+    PendingReason.AFTER,
+    PendingReason.BACKOFF,
+    PendingReason.HELD,
+    PendingReason.MAKING_ROOM,
+)
 """Reasons that are over for a job that stands in a line."""

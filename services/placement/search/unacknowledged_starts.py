@@ -47,7 +47,7 @@ def _would_do(state: CellState, pool: PoolCapacity, full: list[Node], spec: JobS
             continue
         if misfit(node, spec) is not None or node.spec.id in shut:
             continue
-        shares = {free: 1 for device, free in node.shares.items() if not node.failed >> device & 1}
+        shares = {free: 1 for device, free in node.shares.items() if not node.closed >> device & 1}
         missing -= _room({node.gpus_free: 1}, shares, spec)
         if missing <= 0:
             return True

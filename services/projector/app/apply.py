@@ -100,6 +100,14 @@ def _move(touched: Touched, state: CellState, effect: e.JobEffect) -> None:
         _places(touched, job.workers)
         _places(touched, job.joining)
         touched.tenants[job.spec.tenant] = None
+    if state.rooms and effect.job in state.rooms:
+        _places(touched, state.rooms[effect.job].workers)
+
+
+def _room(touched: Touched, state: CellState, effect: e.RoomHeld) -> None:
+    """Room is held, and with it what the job will use of its quotas."""
+    _places(touched, effect.workers)
+    _move(touched, state, effect)
 
 
 def _end(touched: Touched, state: CellState, effect: e.JobEffect) -> None:
@@ -193,6 +201,8 @@ TOUCH: dict[type[e.Effect], Callable[[Touched, CellState, Any], None] | None] = 
     e.WaitShortened: _job,
     e.ReservationSet: _job,
     e.ReservationCleared: _job,
+    e.RoomHeld: _room,
+    e.RoomReleased: _move,
     e.HeadBlocked: None,
     e.HeadCleared: None,
     e.NodeChanged: _node_spec,

@@ -63,7 +63,7 @@ def must_not_run(node: Node, spec: JobSpec) -> str | None:
         return wrong
     if node.alone not in (None, spec.id):
         return "which another job holds alone"
-    if spec.exclusive and any(job != spec.id for job in node.jobs):
+    if spec.exclusive and (node.room or any(job != spec.id for job in node.jobs)):
         return "on which it would not be alone"
     return None
 

@@ -69,7 +69,7 @@ class NodeFilterIndex:
     @classmethod
     def of(cls, pool: PoolCapacity, nodes: list[Node]) -> NodeFilterIndex:
         """The index over the pool's nodes, in their order, counted from nothing."""
-        is_empty = bytearray(not node.jobs for node in nodes)
+        is_empty = bytearray(not node.is_used for node in nodes)
         return cls(
             pool,
             [node.spec for node in nodes],
@@ -80,7 +80,7 @@ class NodeFilterIndex:
     def note(self, node: Node, _free: int) -> None:
         """The node may have changed."""
         number = self.pool.number(node.spec.id)
-        if (not node.jobs) != self._is_empty[number]:
+        if (not node.is_used) != self._is_empty[number]:
             self._is_empty[number] ^= 1
             self.empty ^= 1 << number
         before = self.specs[number]

@@ -185,7 +185,7 @@ class Topology:
             has_islands,
             exclusive=exclusive,
         )
-        found.free = [0 if exclusive and node.jobs else share_of(node).free or 0 for node in ordered]
+        found.free = [0 if exclusive and node.is_used else share_of(node).free or 0 for node in ordered]
         groups = found.levels[Level.DOMAIN]
         found.by_free = [{} for _ in groups.paths]
         for slot, free in enumerate(found.free):
@@ -198,7 +198,7 @@ class Topology:
         if len(dict.fromkeys(sizes)) > 1:
             found._is_used, found._used_in = bytearray(len(ordered)), [0] * len(sizes)
             for slot, node in enumerate(ordered):
-                if node.jobs:
+                if node.is_used:
                     found._use(slot)
         for leaf, within in enumerate(found.groups_of_leaf):
             for group in within:
@@ -216,9 +216,9 @@ class Topology:
         if self.idle > size + _IDLE_NOTES:
             self.is_stale = True
             return
-        if self._used_in and (not node.jobs) is (self._is_used[slot] == 1):
+        if self._used_in and (not node.is_used) is (self._is_used[slot] == 1):
             self._use(slot)
-        if self.exclusive and node.jobs:
+        if self.exclusive and node.is_used:
             free = 0
         if node.spec is not self.specs[slot]:
             self._see_spec(slot, node.spec)

@@ -26,7 +26,8 @@ Raised = dict[tuple[str, str], None]
 class Ledger:
     """What a reader of the effects alone knows. Feed it every accepted decision in order. `used` are the milli-GPUs in
     use on each device of a node, `alone` the exclusive job on it. `words` are each node's boot and the number of the
-    word with which it came to be what it is, `lost` the nodes that are lost.
+    word with which it came to be what it is, `lost` the nodes that are lost. `rooms` are the devices that are held for
+    a waiting job.
     """
 
     gpus: dict[str, int] = field(default_factory=dict)
@@ -42,6 +43,7 @@ class Ledger:
     alone: dict[str, str] = field(default_factory=dict)
     words: dict[str, tuple[str, int]] = field(default_factory=dict)
     lost: dict[str, None] = field(default_factory=dict)
+    rooms: dict[str, dict[tuple[str, int], None]] = field(default_factory=dict)
 
     def take(self, decision: Decision) -> Offence | None:
         """The first offence of this decision, or None."""
@@ -149,6 +151,32 @@ class Ledger:
         places = self.places.get(effect.job, ())
         return self._resize(effect.job, tuple(place for place in places if place.rank not in over), raised)
 
+    def _hold_room(self, effect: e.RoomHeld, _: Raised) -> Offence | None:
+        """ROOM: no device is held for two jobs, and a job that runs has no room beside."""
+        if effect.job not in self.live or self.places.get(effect.job):
+            return Offence("ROOM", f"room is held for job {effect.job}, which does not wait")
+        ours = {(place.node, device): None for place in effect.workers for device in place.devices}
+        for other, theirs in self.rooms.items():
+            twice = next((at for at in ours if at in theirs), None)
+            if twice is not None:
+                return Offence("ROOM", f"device {twice[1]} of {twice[0]} is held for {other} and for {effect.job}")
+        self.rooms[effect.job] = ours
+        return None
+
+    def _release_room(self, effect: e.RoomReleased, _: Raised) -> Offence | None:
+        if self.rooms.pop(effect.job, None) is None:
+            return Offence("ROOM", f"room of job {effect.job} is let go of, and none was held")
+        return None
+
+    def _takes_room(self, job: str, places: tuple[WorkerPlace, ...]) -> Offence | None:
+        """ROOM: nobody comes to a device that is held for another job, or that is still held for itself."""
+        for place in places:
+            for device in place.devices:
+                for other, held in self.rooms.items():
+                    if (place.node, device) in held:
+                        return Offence("ROOM", f"job {job} gets device {device} of {place.node}, held for job {other}")
+        return None
+
     def _let_go(self, effect: e.JobPreempted | e.JobRequeued, raised: Raised) -> Offence | None:
         return self._hold(effect.job, (), raised)
 
@@ -185,6 +213,7 @@ class Ledger:
         if not self.live_of[tenant]:
             del self.live_of[tenant]
         self.ended[effect.job] = effect.kind
+        self.rooms.pop(effect.job, None)
         return offence
 
     def _hold(self, job: str, places: tuple[WorkerPlace, ...], raised: Raised) -> Offence | None:
@@ -195,6 +224,11 @@ class Ledger:
             self._give_back(spec.tenant, before)
         if self.alone or spec.exclusive:
             offence = self._keep_apart(job, spec, before, places)
+            if offence is not None:
+                return offence
+        if self.rooms:
+            known = set(before)
+            offence = self._takes_room(job, tuple(place for place in places if place not in known))
             if offence is not None:
                 return offence
         for place in places:
@@ -272,6 +306,8 @@ class Ledger:
         e.QuotaRemoved: _remove_quota,
         e.JobEnqueued: _enqueue,
         e.JobUpdated: _update,
+        e.RoomHeld: _hold_room,
+        e.RoomReleased: _release_room,
         e.JobStarted: _start,
         e.JobResizing: _grow,
         e.JobResized: _shrink,
@@ -321,4 +357,5 @@ def _told(state: CellState) -> Iterator[tuple[e.AnyEffect, ...]]:
             e.JobStarted(job=job.id, attempt=job.attempt, workers=places),
             e.JobUpdated.of(job.spec),
         )
+    yield tuple(state.rooms.values())
     yield tuple(e.QuotaSet(quota=quota) for quota in state.quotas.values())

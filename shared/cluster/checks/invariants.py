@@ -30,6 +30,7 @@ def check_state(state: CellState) -> list[Offence]:
         *nodes_count_right(state),
         *who_is_alone_is_so(state),
         *no_job_twice(state),
+        *rooms_are_held(state),
         *gangs_are_whole(state),
         *usage_adds_up(state),
         *quotas_are_indexed(state),
@@ -134,6 +135,30 @@ def no_job_twice(state: CellState) -> list[Offence]:
     return found
 
 
+def rooms_are_held(state: CellState) -> list[Offence]:
+    """ROOM: room is held for jobs that wait, no device for two, and each node counts what is held there."""
+    found, held = list[Offence](), dict[str, list[int]]()
+    for job_id in sorted(state.rooms):
+        job = state.jobs.get(job_id)
+        if job is None or job.status not in WAITING:
+            found.append(Offence("ROOM", f"room is held for job {job_id}, which does not wait"))
+        ours: dict[str, int] = {}
+        for place in state.rooms[job_id].workers:
+            here = held.setdefault(place.node, [0, 0, 0])
+            ours[place.node] = ours.get(place.node, 0) | sum(1 << device for device in place.devices)
+            here[1] += place.cpu_milli
+            here[2] += place.memory_mib
+        for node_id, devices in ours.items():
+            if held[node_id][0] & devices:
+                found.append(Offence("ROOM", f"a device of {node_id} is held for two jobs, {job_id} is one"))
+            held[node_id][0] |= devices
+    for node_id in sorted({**state.nodes, **held}):
+        node, counted = state.nodes.get(node_id), held.get(node_id, [0, 0, 0])
+        if node is None or [node.room, node.cpu_room, node.memory_room] != counted:
+            found.append(Offence("ROOM", f"node {node_id} counts other room than is held there"))
+    return found
+
+
 def gangs_are_whole(state: CellState) -> list[Offence]:
     """I3: a job that waits holds nothing, nor what its last attempt was told; one that runs holds a whole gang."""
     return [Offence("I3", text) for job in state.jobs.values() if (text := _not_whole(job)) is not None]
@@ -156,10 +181,13 @@ def _not_whole(job: Job) -> str | None:
 
 
 def usage_adds_up(state: CellState) -> list[Offence]:
-    """I4: the use that limits are compared with is what the jobs hold, at each tenant and its ancestors."""
+    """I4: the use that limits are compared with is what the jobs hold, and what is held for them, at each tenant and
+    its ancestors.
+    """
     usage: Usage = {}
     for job in state.jobs.values():
-        for place in job.workers + job.joining:
+        room = state.rooms.get(job.id)
+        for place in (*job.workers, *job.joining, *(room.workers if room is not None else ())):
             node = state.nodes.get(place.node)
             gpu_type = node.spec.gpu_type if node is not None else ""
             for account in accounts(state.quotas, job.spec.tenant, gpu_type):

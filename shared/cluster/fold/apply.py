@@ -8,6 +8,7 @@ from typing import Any
 from fallow.shared.cluster.fold import apply_jobs as jobs
 from fallow.shared.cluster.fold import apply_nodes as nodes
 from fallow.shared.cluster.fold import apply_workers as workers
+from fallow.shared.cluster.fold import holding
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
 
@@ -36,6 +37,8 @@ APPLY: dict[type[e.Effect], Callable[[CellState, Any, int], None]] = {
     e.WaitShortened: jobs.wait_shortened,
     e.ReservationSet: jobs.reservation_set,
     e.ReservationCleared: jobs.reservation_cleared,
+    e.RoomHeld: holding.room_held,
+    e.RoomReleased: holding.room_released,
     e.HeadBlocked: jobs.head_blocked,
     e.HeadCleared: jobs.head_cleared,
     e.NodeChanged: nodes.node_changed,

@@ -10,6 +10,7 @@ from fallow.shared.cluster.capacity.constraints import must_not_run
 from fallow.shared.cluster.fold.allocation import release, take
 from fallow.shared.cluster.fold.errors import IllegalEffect, require
 from fallow.shared.cluster.fold.finished_jobs import is_digest
+from fallow.shared.cluster.fold.rooms import let_go
 from fallow.shared.cluster.fold.spec_interning import share
 from fallow.shared.cluster.model import arrays, dependencies
 from fallow.shared.cluster.model.independent_workers import fewest_of, may_start_ms, paused_ranks, starting
@@ -18,12 +19,13 @@ from fallow.shared.cluster.model.spec_bytes import spec_bytes
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
 from fallow.shared.events.fields.values import LoanStatus, NodeStatus, RunStatus, WorkerPlace
-from fallow.shared.events.reasons import StopReason
+from fallow.shared.events.reasons import STOPPED_FOR, StopReason
 
 # To look up a member of an enumeration costs more than most of what is done with it here.
 _QUEUED, _STARTING, _RUNNING = JobStatus.QUEUED, JobStatus.STARTING, JobStatus.RUNNING
 _FINISHED = JobStatus.FINISHED
 _RANK, _NODE = attrgetter("rank"), attrgetter("node")
+_YIELDING = frozenset(STOPPED_FOR.values())
 _RESOURCES = attrgetter("gpu_milli", "cpu_milli", "memory_mib")
 _READY, _DRAINING = NodeStatus.READY, LoanStatus.DRAINING
 _STARTING_RUN, _RUNNING_RUN = RunStatus.STARTING, RunStatus.RUNNING
@@ -137,6 +139,8 @@ def started(state: CellState, effect: e.JobStarted, at_ms: int) -> None:
     if job is None or job.status is not _QUEUED or job.attempt + 1 != effect.attempt or job.not_before_ms > at_ms:
         _refuse_start(state, effect)
     workers = effect.workers
+    if state.rooms and effect.job in state.rooms:
+        raise IllegalEffect(f"job {job.id} starts while room is still held for it")
     _is_whole(job, workers, at_ms)
     if job.spec.array_of is not None:
         _count_started(state, job)
@@ -392,6 +396,9 @@ def stopping(state: CellState, effect: e.JobStopping, at_ms: int) -> None:
     journal.set(job, "stop_grace_wall_ms", effect.grace_wall_ms)
     journal.set(job, "stopping_ms", at_ms)
     journal.set(job, "avoid", effect.avoid)
+    if effect.why in _YIELDING:
+        # Those that live no more ask for nothing again: so the list stays short.
+        journal.set(job, "yielded_to", (*(each for each in job.yielded_to if each in state.jobs), effect.for_whom))
 
 
 def preempted(state: CellState, effect: e.JobPreempted, at_ms: int) -> None:
@@ -475,6 +482,8 @@ def _end(state: CellState, job: Job, status: JobStatus, at_ms: int) -> None:
     del state.jobs[spec.id]
     if spec.id in state.reservations:
         state.undo_log.drop(state.reservations, spec.id)
+    if state.rooms and spec.id in state.rooms:
+        let_go(state, job)
     if state.heads or state.first_plans:
         _no_head(state, spec.id)
     over.add(undo, spec.id, spec.tenant, job.digest, status, at_ms, job.came_ms)

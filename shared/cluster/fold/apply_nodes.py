@@ -50,8 +50,10 @@ def node_changed(state: CellState, effect: e.NodeChanged, at_ms: int) -> None:
     moves = effect.spec.pool != node.spec.pool and node.lent_to is None
     shape = (effect.spec.gpus, effect.spec.gpu_type, effect.spec.cpu_milli, effect.spec.memory_mib)
     before = (node.spec.gpus, node.spec.gpu_type, node.spec.cpu_milli, node.spec.memory_mib)
-    require(not node.jobs or (shape == before and not moves), f"node {node.id} is in use and keeps its shape and pool")
-    require(effect.offered is None or bool(node.jobs), f"node {node.id} is not in use: it is what it offers")
+    require(
+        not node.is_used or (shape == before and not moves), f"node {node.id} is in use and keeps its shape and pool"
+    )
+    require(effect.offered is None or node.is_used, f"node {node.id} is not in use: it is what it offers")
     if moves:
         leave_pool(state, node)
     failed_before = _failed_before(node, effect)
@@ -210,7 +212,7 @@ def node_removed(state: CellState, effect: e.NodeRemoved, at_ms: int) -> None:
     """A lost node is forgotten."""
     node = node_of(state, effect.node)
     require(node.status is NodeStatus.LOST, f"node {node.id} is {node.status}, not lost")
-    require(not node.jobs, f"places on node {node.id} are still held")
+    require(not node.is_used, f"places on node {node.id} are still held")
     require(node.loan is None, f"node {node.id} is lent")
     leave_pool(state, node)
     state.undo_log.drop(state.nodes, node.id)
@@ -241,7 +243,7 @@ def node_lent(state: CellState, effect: e.NodeLent, at_ms: int) -> None:
     node = node_of(state, effect.node)
     require(node.spec.role is NodeRole.INFERENCE, f"node {node.id} is no inference node")
     require(node.loan_status is LoanStatus.HOME, f"node {node.id} is lent already")
-    require(not node.jobs, f"node {node.id} is in use at home")
+    require(not node.is_used, f"node {node.id} is in use at home")
     leave_pool(state, node)
     change_node(
         state,
@@ -266,7 +268,7 @@ def node_reclaimed(state: CellState, effect: e.NodeReclaimed, at_ms: int) -> Non
     """A node is back at home."""
     node = node_of(state, effect.node)
     require(node.loan == effect.loan, f"node {node.id} is not part of loan {effect.loan}")
-    require(not node.jobs, f"node {node.id} is still in use")
+    require(not node.is_used, f"node {node.id} is still in use")
     leave_pool(state, node)
     change_node(state, node, loan=None, loan_status=LoanStatus.HOME, lent_to=None, loan_deadline_ms=None)
     enter_pool(state, node)

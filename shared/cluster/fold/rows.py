@@ -15,6 +15,7 @@ from typing import Any, TypeVar, get_type_hints
 import msgspec
 
 from fallow.shared.cluster.fold.finished_jobs import is_digest
+from fallow.shared.cluster.fold.rooms import hold
 from fallow.shared.cluster.fold.spec_interning import share
 from fallow.shared.cluster.model.arrays import ArrayJob
 from fallow.shared.cluster.model.dependencies import index
@@ -28,7 +29,7 @@ from fallow.shared.cluster.quota.quota import charge
 from fallow.shared.cluster.quota.rules import contradiction
 from fallow.shared.events.codec.encoding import shorten
 from fallow.shared.events.codec.ranges import ONE_BY_ONE_MAX, places_of, ranges_of
-from fallow.shared.events.effects import CellFileSet, EvictionsHeld, ReservationSet
+from fallow.shared.events.effects import CellFileSet, EvictionsHeld, ReservationSet, RoomHeld
 from fallow.shared.events.fields.values import WorkerRange
 from fallow.shared.events.operations import CellPolicy, Quota
 
@@ -48,6 +49,7 @@ _GONE = msgspec.json.Decoder(FinishedJob)
 _HEAD = msgspec.json.Decoder(tuple[str, int])
 _EVICTIONS = msgspec.json.Decoder(EvictionsHeld)
 _RESERVATION = msgspec.json.Decoder(ReservationSet)
+_ROOM = msgspec.json.Decoder(RoomHeld)
 _USED = msgspec.json.Decoder(tuple[str, str, int, int, int])
 _ENCODE = msgspec.json.Encoder().encode
 
@@ -154,6 +156,7 @@ def rows_of(state: CellState) -> Iterator[str]:
     for over in state.finished.in_order():
         yield _row("gone", over)
     yield from (_row("reservation", reservation) for reservation in state.reservations.values())
+    yield from (_row("room", room) for room in state.rooms.values())
     for tenant, gpu_type in sorted(state.fair.used):
         yield _row("used", (tenant, gpu_type, *state.fair.used[tenant, gpu_type]))
     if state.evictions is not None:
@@ -287,6 +290,11 @@ def _reservation(state: CellState, text: str) -> None:
     state.reservations[reservation.job] = reservation
 
 
+def _room(state: CellState, text: str) -> None:
+    room = _ROOM.decode(text)
+    state.rooms[room.job] = room
+
+
 def _head(state: CellState, text: str) -> None:
     job_id, since_ms = _HEAD.decode(text)
     state.heads[job_id] = since_ms
@@ -320,6 +328,7 @@ _READ = {
     "gone": _gone,
     "evictions": _evictions,
     "reservation": _reservation,
+    "room": _room,
     "used": _used,
     "head": _head,
     "first_plan": _first_plan,
@@ -357,9 +366,18 @@ def count_rest(state: CellState) -> None:
             account = (job.spec.tenant, node.spec.gpu_type)
             charge(state.undo_log.entries, state.tree, account, place.gpu_milli)
         state.undo_log.trim()
+    _hold_rooms(state)
     go_by(state, state.policy.max_unacknowledged_starts_per_node)
     state.undo_log.trim()
     state.fair.begin(state.policy.fair_half_life_ms, state.usage)
+
+
+def _hold_rooms(state: CellState) -> None:
+    for room in state.rooms.values():
+        if any(place.node not in state.nodes for place in room.workers) or room.job not in state.jobs:
+            raise DamagedRow(f"room is held for job {shorten(room.job)} where there is none")
+        hold(state, state.jobs[room.job], room.workers)
+        state.undo_log.trim()
 
 
 def digest_of(state: CellState) -> str:

@@ -85,6 +85,8 @@ class Node:
     `held_from_wall_ms` when this one's lease ran out. `lost_ms` is when it was lost, `lost_alone` whether for its
     silence while few others were silent, `offered` what it has become while it is still held as what it was.
     `is_full` says that too much was started here that is not confirmed yet: it follows from the jobs.
+    `room` are devices that are held for waiting jobs for which others yield, whoever uses them still, `cpu_room` and
+    `memory_room` what is held with them: this follows from the state's `rooms`.
     `maintenance_ms` is from when to when work on it is planned, or goes on. `failed_jobs` failed here in a row,
     those of `failed_tenants` at `failed_ms`, some by its own fault (`failed_by_node`); `flaps` is how often in a row it
     was lost, and before `rests_until_ms` it gets no new work when it comes back.
@@ -125,6 +127,9 @@ class Node:
     flaps: int = 0
     rests_until_ms: int = 0
     is_full: bool = field(default=False, compare=False)
+    room: int = field(default=0, compare=False)
+    cpu_room: int = field(default=0, compare=False)
+    memory_room: int = field(default=0, compare=False)
     alone: str | None = None
 
     @property
@@ -144,14 +149,34 @@ class Node:
 
     @property
     def free(self) -> int:
-        """The mask of devices that are healthy and wholly free."""
-        free = (1 << self.spec.gpus) - 1 & ~(self.held | self.failed)
+        """The mask of devices that are healthy, wholly free and held for no waiting job."""
+        free = (1 << self.spec.gpus) - 1 & ~(self.held | self.failed | self.room)
         return free & ~mask_of(tuple(self.shares)) if self.shares else free
 
     @property
     def gpus_free(self) -> int:
-        """How many devices are healthy and wholly free."""
+        """How many devices are healthy, wholly free and held for no waiting job."""
         return self.free.bit_count()
+
+    @property
+    def closed(self) -> int:
+        """The mask of devices of which nothing new may have a part: they failed, or are held for a waiting job."""
+        return self.failed | self.room
+
+    @property
+    def cpu_free(self) -> int:
+        """Milli-CPUs that new work may have; below zero while victims still use what is held for another job."""
+        return self.spec.cpu_milli - self.cpu_used - self.cpu_room
+
+    @property
+    def memory_free(self) -> int:
+        """The same of memory, in MiB."""
+        return self.spec.memory_mib - self.memory_used - self.memory_room
+
+    @property
+    def is_used(self) -> bool:
+        """Whether a job holds a place here, or room is held for one."""
+        return bool(self.jobs or self.room)
 
     @property
     def is_in_service(self) -> bool:
@@ -198,20 +223,20 @@ class Node:
         where its device has failed.
         """
         whole = self.free.bit_count() * GPU
-        return whole + sum(free for each, free in self.shares.items() if not self.failed >> each & 1)
+        return whole + sum(free for each, free in self.shares.items() if not self.closed >> each & 1)
 
     def refusal(self, place: WorkerPlace, wanted: int) -> str | None:
         """Why this place, whose devices are the mask `wanted`, cannot be taken here now, or None if it can."""
         spec, gpu_milli, devices = self.spec, place.gpu_milli, place.devices
-        if place.cpu_milli and place.cpu_milli > spec.cpu_milli - self.cpu_used:
-            return f"needs {place.cpu_milli} milli-CPUs, {spec.cpu_milli - self.cpu_used} are free"
-        if place.memory_mib and place.memory_mib > spec.memory_mib - self.memory_used:
-            return f"needs {place.memory_mib} MiB, {spec.memory_mib - self.memory_used} are free"
+        if place.cpu_milli and place.cpu_milli > self.cpu_free:
+            return f"needs {place.cpu_milli} milli-CPUs, {self.cpu_free} are free"
+        if place.memory_mib and place.memory_mib > self.memory_free:
+            return f"needs {place.memory_mib} MiB, {self.memory_free} are free"
         if gpu_milli < GPU:
             return self._share_refusal(place)
         if len(devices) * GPU != gpu_milli or wanted.bit_count() != len(devices):
             return f"{gpu_milli} milli-GPUs are not {len(devices)} whole devices"
-        if not wanted & (self.held | self.failed) and not self.shares and not wanted >> spec.gpus:
+        if not wanted & (self.held | self.failed | self.room) and not self.shares and not wanted >> spec.gpus:
             return None
         taken = wanted & ~self.free
         return f"device {bits(taken)[0]} is not free" if taken else None
@@ -223,7 +248,7 @@ class Node:
             return f"a share of {place.gpu_milli} milli-GPUs sits on one device, not on {len(place.devices)}"
         device = place.devices[0]
         if device in self.shares:
-            free = 0 if self.failed >> device & 1 else self.shares[device]
+            free = 0 if self.closed >> device & 1 else self.shares[device]
         else:
             free = GPU if self.free >> device & 1 else 0
         return f"device {device} has {free} milli-GPUs free" if place.gpu_milli > free else None
@@ -240,7 +265,14 @@ def share_of(node: Node) -> NodeShare:
     """
     spec = node.spec
     zoned = int(is_in_zone(node)) if spec.labels or spec.role is _INFERENCE else 0
-    if not node.shares and not node.failed and node.alone is None and not spec.taints and node.is_schedulable:
+    if (
+        not node.shares
+        and not node.failed
+        and not node.room
+        and node.alone is None
+        and not spec.taints
+        and node.is_schedulable
+    ):
         return _share_of_whole(spec.gpus, node.held.bit_count(), zoned)
     allocated, tainted = node.allocated_milli, int(bool(spec.taints))
     if node.status is NodeStatus.LOST:
@@ -272,4 +304,4 @@ def _share_of_whole(gpus: int, held: int, zoned: int) -> NodeShare:
 
 
 def _free_shares(node: Node) -> tuple[int, ...]:
-    return tuple(sorted({free for device, free in node.shares.items() if free and not node.failed >> device & 1}))
+    return tuple(sorted({free for device, free in node.shares.items() if free and not node.closed >> device & 1}))

@@ -15,7 +15,7 @@ from fallow.shared.cluster.model.unacknowledged import Unacknowledged
 from fallow.shared.cluster.quota.fair_use import FairUse
 from fallow.shared.cluster.quota.tree import Account, Quotas, QuotaTree, Usage
 from fallow.shared.events.decisions import CHAIN_START
-from fallow.shared.events.effects import CellFileSet, EvictionsHeld, ReservationSet
+from fallow.shared.events.effects import CellFileSet, EvictionsHeld, ReservationSet, RoomHeld
 from fallow.shared.events.operations import CellPolicy
 
 Resume = tuple[str, int, int]
@@ -83,6 +83,8 @@ class CellState:
     jobs: dict[str, Job] = field(default_factory=dict)
     finished: FinishedJobs = field(default_factory=FinishedJobs)
     reservations: dict[str, ReservationSet] = field(default_factory=dict)
+    rooms: dict[str, RoomHeld] = field(default_factory=dict)
+    """What is held for each waiting job for which others yield. Its use of quotas is in `usage` already."""
     heads: dict[str, int] = field(default_factory=dict)
     first_plans: dict[str, int] = field(default_factory=dict)
     """When each waiting job for which places are or were kept was first planned to start."""

@@ -34,6 +34,7 @@ from fallow.shared.events.reasons import (
     ClearReason,
     FailReason,
     PendingReason,
+    PreemptionCause,
     ProposalCode,
     RefuseCode,
     RejectCode,
@@ -194,6 +195,21 @@ TABLE: list[tuple[e.Effect, str]] = [
         "Job a has no planned start any more: it has started.",
     ),
     (
+        e.RoomHeld(
+            job="a",
+            cause=PreemptionCause.PRIORITY,
+            workers=PLACES[:1],
+            victims=2,
+            until_ms=0,
+            proposal="p-1",
+        ),
+        (
+            "To job a 2 jobs yield (priority, proposal p-1); "
+            "8 GPUs on node-0 (0-7) are held for it until day 0 00:00:00.000 at the latest."
+        ),
+    ),
+    (e.RoomReleased(job="a", reason=ClearReason.STARTED), "No room is held for job a any more: it starts there."),
+    (
         e.HeadBlocked(job="a"),
         (
             "Job a is a head of its queue: it does not fit. "
@@ -329,6 +345,7 @@ OF_A_QUOTA: dict[str, Any] = {
     "reclaim": ReclaimFrom.LOWER_PRIORITY,
     "reclaimable": False,
     "min_run_ms": 60_000,
+    "reclaimable": False,
 }
 """Another value of each field than that of a quota of which nothing is said."""
 

@@ -14,8 +14,17 @@ from fallow.shared.cluster.model.job import JobStatus
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
 from fallow.shared.events.fields.value import replace
-from fallow.shared.events.fields.values import JobKind, JobSpec, NodeRole, NodeSpec, NodeStatus, Resources, RunStatus
-from fallow.shared.events.reasons import ClearReason, FailReason, PendingReason, StopReason
+from fallow.shared.events.fields.values import (
+    JobKind,
+    JobSpec,
+    NodeRole,
+    NodeSpec,
+    NodeStatus,
+    Resources,
+    RunStatus,
+    WorkerPlace,
+)
+from fallow.shared.events.reasons import ClearReason, FailReason, PendingReason, PreemptionCause, StopReason
 from tests.cluster.worlds.examples import (
     LIFE,
     TWO_GPUS,
@@ -36,7 +45,14 @@ QUEUED, HELD, STARTING, RUNNING = JobStatus.QUEUED, JobStatus.HELD, JobStatus.ST
 RESIZING, STOPPING, PREEMPTED = JobStatus.RESIZING, JobStatus.STOPPING, JobStatus.PREEMPTED
 HOLDING = {STARTING, RUNNING, RESIZING, STOPPING}
 
+
 # Each effect on a job, and the states from which it may follow. It must be refused in all others.
+def room_for(job: str, *places: WorkerPlace) -> e.RoomHeld:
+    """Room is held for it."""
+    cause = PreemptionCause.PRIORITY
+    return e.RoomHeld(job=job, cause=cause, workers=places, victims=1, until_ms=9, proposal="p-1")
+
+
 TRANSITIONS: dict[str, tuple[e.Effect, set[JobStatus]]] = {
     "JobEnqueued": (enqueued("job"), set()),
     "JobStarted": (started("job", place(0, "n2", 0), attempt=1), {QUEUED}),
@@ -60,6 +76,8 @@ TRANSITIONS: dict[str, tuple[e.Effect, set[JobStatus]]] = {
     "WaitShortened": (e.WaitShortened(job="job", over=("first",)), set()),
     "ReservationSet": (e.ReservationSet(job="job", workers=(place(0, "n2", 0),), start_ms=5), {QUEUED}),
     "ReservationCleared": (e.ReservationCleared(job="job", reason=ClearReason.REPLACED), set()),
+    "RoomHeld": (room_for("job", *(place(rank, "n2", rank) for rank in range(4))), {QUEUED}),
+    "RoomReleased": (e.RoomReleased(job="job", reason=ClearReason.LAPSED), set()),
     "JobUpdated": (
         e.JobUpdated.of(JobSpec(id="job", tenant="ada", workers=4, workers_min=1, priority=3)),
         {QUEUED, HELD, *HOLDING, PREEMPTED},

@@ -19,7 +19,7 @@ from fallow.shared.events.decisions import Decision
 from fallow.shared.events.fields.value import build_valid, replace
 from fallow.shared.events.fields.values import JobSpec, NodeStatus, Resources, RunStatus, WorkerPlace
 from fallow.shared.events.operations import Quota
-from fallow.shared.events.reasons import FailReason, StopReason
+from fallow.shared.events.reasons import FailReason, PreemptionCause, StopReason
 from tests.cluster.worlds.examples import TWO_GPUS, cell, enqueued, node, place, quota, requeued, started, then
 from tests.cluster.worlds.histories import CELL
 
@@ -38,6 +38,12 @@ LIFE: list[Any] = [
 
 def hold(state: CellState, job: str, *places: WorkerPlace) -> None:
     state.jobs[job].workers = places
+
+
+def room_for(job: str, node: str, device: int) -> e.RoomHeld:
+    """Room of one device."""
+    cause = PreemptionCause.PRIORITY
+    return e.RoomHeld(job=job, cause=cause, workers=(place(0, node, device),), victims=1, until_ms=9, proposal="p-1")
 
 
 def finish_twice(state: CellState) -> None:
@@ -65,6 +71,9 @@ TAMPERED: dict[str, tuple[str, Callable[[CellState], Any]]] = {
         "I2",
         lambda s: s.reservations.update(gone=e.ReservationSet(job="gone", workers=(place(0, "n1", 5),), start_ms=1)),
     ),
+    "room of a job that is gone": ("ROOM", lambda s: s.rooms.update(gone=room_for("gone", "n1", 5))),
+    "room that its node does not count": ("ROOM", lambda s: s.rooms.update(idle=room_for("idle", "n1", 5))),
+    "room that nobody holds": ("ROOM", lambda s: setattr(s.nodes["n1"], "room", 32)),
     "half a gang": ("I3", lambda s: hold(s, "gang", place(0, "n1", 0, 1))),
     "a rank twice": ("I3", lambda s: hold(s, "gang", place(0, "n1", 0, 1), place(0, "n2", 0, 1))),
     "a waiting job that holds places": ("I3", lambda s: setattr(s.jobs["share"], "status", JobStatus.QUEUED)),

@@ -9,10 +9,12 @@ from fallow.shared.cluster.model.dependencies import breaker, ended, is_ready
 from fallow.shared.cluster.model.independent_workers import fewest_of, paused_ranks
 from fallow.shared.cluster.model.job import HOLDING, WAITING, Job, JobStatus
 from fallow.shared.cluster.model.node import Node
+from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.rules import contradiction
 from fallow.shared.events import effects as e
 from fallow.shared.events.fields.value import replace
 from fallow.shared.events.fields.values import (
+    GPU,
     AfterWhen,
     Dependency,
     JobSpec,
@@ -25,6 +27,7 @@ from fallow.shared.events.fields.values import (
     RunStatus,
     Setback,
     VirtualRun,
+    WorkerPlace,
 )
 from fallow.shared.events.operations import CellPolicy, Quota
 from fallow.shared.events.reasons import (
@@ -32,6 +35,7 @@ from fallow.shared.events.reasons import (
     ClearReason,
     FailReason,
     PendingReason,
+    PreemptionCause,
     ProposalCode,
     RefuseCode,
     RequeueReason,
@@ -80,9 +84,9 @@ def node_changes(world: Historian, at_ms: int) -> Effects:
         return []
     is_back = node.status is NodeStatus.LOST
     pool, offered = node.spec.pool, None
-    if node.jobs and world.random.random() < 0.3:
+    if node.is_used and world.random.random() < 0.3:
         offered = replace(node.spec, gpus=world.random.choice((2, 4, 16)))
-    if not node.jobs and world.random.random() < 0.2:
+    if not node.is_used and world.random.random() < 0.2:
         pool = world.random.choice(POOLS)[0]
     return [
         e.NodeChanged(
@@ -152,7 +156,7 @@ def lost_node_is_forgotten(world: Historian, at_ms: int) -> Effects:
     gone = [
         node
         for node in world.state.nodes.values()
-        if node.status is NodeStatus.LOST and not node.jobs and node.loan is None
+        if node.status is NodeStatus.LOST and not node.is_used and node.loan is None
     ]
     kept = {place.node for kept in world.state.reservations.values() for place in kept.workers}
     node = world.one_of(node for node in gone if node.id not in kept)
@@ -251,6 +255,8 @@ def job_starts(world: Historian, at_ms: int) -> Effects:
         job=job.id, attempt=job.attempt + 1, workers=places, backfilled=bool(over), backfilled_over=over
     )
     kept = job.id in world.state.reservations
+    if job.id in world.state.rooms:
+        return [e.RoomReleased(job=job.id, reason=ClearReason.STARTED), started]
     return [started, e.ReservationCleared(job=job.id, reason=ClearReason.STARTED)] if kept else [started]
 
 
@@ -443,6 +449,37 @@ def reservation_comes_or_goes(world: Historian, at_ms: int) -> Effects:
     return [] if places is None else [e.ReservationSet(job=job.id, workers=places, start_ms=at_ms + 60_000)]
 
 
+def room_comes_or_goes(world: Historian, at_ms: int) -> Effects:
+    """Room of free places and of such as others hold still."""
+    state = world.state
+    held = world.one_of(state.rooms)
+    if held is not None and world.random.random() < 0.5:
+        return [e.RoomReleased(job=held, reason=world.random.choice([*ClearReason]))]
+    job = world.job_in(JobStatus.QUEUED)
+    if job is None or job.id in state.rooms or not job.spec.gang or job.spec.exclusive:
+        return []
+    places = find_places(state, job.spec, list(range(job.spec.workers)), world.random)
+    others = [place for other in state.jobs.values() for place in other.workers if not _has_room(state, place)]
+    wants = job.spec.resources
+    alike = [place for place in others if (place.gpu_milli, place.cpu_milli) == (wants.gpu_milli, wants.cpu_milli)]
+    if len(alike) >= job.spec.workers and wants.gpu_milli >= GPU:
+        taken = alike[: job.spec.workers]
+        places = tuple(
+            replace(place, rank=rank, memory_mib=wants.memory_mib, turn=0, since_ms=0)
+            for rank, place in enumerate(taken)
+        )
+    if places is None:
+        return []
+    cause, until_ms = world.random.choice([*PreemptionCause]), at_ms + 60_000
+    held_now = e.RoomHeld(job=job.id, cause=cause, workers=tuple(places), victims=1, until_ms=until_ms, proposal="p-1")
+    return [held_now]
+
+
+def _has_room(state: CellState, place: WorkerPlace) -> bool:
+    node = state.nodes[place.node]
+    return bool(node.room & sum(1 << device for device in place.devices))
+
+
 def head_comes_or_goes(world: Historian, at_ms: int) -> Effects:
     head = world.one_of(world.state.heads)
     if head is not None and world.random.random() < 0.5:
@@ -459,10 +496,10 @@ def loan_moves(world: Historian, at_ms: int) -> Effects:
 def loan_step(world: Historian, node: Node, at_ms: int) -> Effects:
     if node.loan is None:
         lent = e.NodeLent(node=node.id, loan=world.name("loan"), to_pool="train-a", deadline_ms=at_ms + 90_000)
-        return [] if node.jobs else [lent]
+        return [] if node.is_used else [lent]
     if node.loan_status is LoanStatus.LENT and world.random.random() < 0.3:
         return [e.NodeLoanDraining(node=node.id, loan=node.loan, deadline_ms=at_ms + 30_000)]
-    is_empty = not node.jobs and node.loan_status is LoanStatus.DRAINING
+    is_empty = not node.is_used and node.loan_status is LoanStatus.DRAINING
     return [e.NodeReclaimed(node=node.id, loan=node.loan)] if is_empty else []
 
 
@@ -550,6 +587,7 @@ MOVES: dict[Callable[[Historian, int], Effects], int] = {
     job_is_updated: 3,
     request_is_refused: 1,
     reservation_comes_or_goes: 4,
+    room_comes_or_goes: 6,
     head_comes_or_goes: 4,
     loan_moves: 8,
     quota_is_set: 4,

@@ -47,9 +47,9 @@ class Room:
     def __init__(self, node: Node) -> None:
         self.node = node.id
         self.free = node.free
-        self.shares = {d: m for d, m in node.shares.items() if not node.failed >> d & 1}
-        self.cpu = node.spec.cpu_milli - node.cpu_used
-        self.memory = node.spec.memory_mib - node.memory_used
+        self.shares = {d: m for d, m in node.shares.items() if not node.closed >> d & 1}
+        self.cpu = node.cpu_free
+        self.memory = node.memory_free
 
     def take(self, spec: JobSpec, rank: int) -> WorkerPlace | None:
         wanted = spec.resources

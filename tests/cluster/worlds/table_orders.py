@@ -14,6 +14,7 @@ TABLES = (
     "nodes",
     "jobs",
     "reservations",
+    "rooms",
     "heads",
     "first_plans",
     "arrays",

@@ -225,7 +225,7 @@ def test_a_proposal_is_refused_in_words() -> None:
         cause=PreemptionCause.PRIORITY,
         places=(WorkerRange(rank=0, node="n1", devices=(0,), gpu_milli=1_000),),
     )
-    assert codes(cell_with().tell(proposal)) == [ProposalCode.UNSUPPORTED]
+    assert codes(cell_with().tell(proposal)) == [ProposalCode.BENEFICIARY_GONE]
 
 
 SHARED = (

@@ -42,6 +42,7 @@ NOT_GIVEN_YET = {
     PendingReason.UNACKNOWLEDGED,
     PendingReason.NODES_SILENT,
     PendingReason.RECORD_TOO_LARGE,
+    PendingReason.MAKING_ROOM,
 }
 """Codes that no walk over the heads finds. The first three are told when somebody reads, others have a test of their
 own.

@@ -14,7 +14,7 @@ from fallow.cli.output.counts import counted
 from fallow.cli.output.durations import moment
 from fallow.cli.quota.shares import percent
 from fallow.services.placement.explain.capacity import PoolRoom, UnitRoom
-from fallow.services.placement.explain.explain import AccountUse, Ahead, Planned, WhyNot, why_not
+from fallow.services.placement.explain.explain import AccountUse, Ahead, MakingRoom, Planned, WhyNot, why_not
 from fallow.services.placement.search.reason_precedence import PRECEDENCE
 from fallow.shared.cluster.capacity.gang_bytes import GANG_BYTES_MAX
 from fallow.shared.cluster.model.config import Queue
@@ -85,6 +85,18 @@ def _planned(planned: Planned) -> str:
     return f"planned for {moment(planned.start_ms)}, by estimates{kept}"
 
 
+def _making_room(room: MakingRoom) -> str:
+    """Who has still to leave, and where the job will start."""
+    nodes, leaving = (_named(names) for names in (room.nodes, room.leaving))
+    still = f"{leaving} {'has' if len(room.leaving) == 1 else 'have'} still to leave" if leaving else "all have left"
+    return f"room is held for it ({room.cause}) on {nodes} until {moment(room.until_ms)} at the latest: {still}"
+
+
+def _named(names: Sequence[str]) -> str:
+    more = len(names) - NODES_NAMED_MAX
+    return ", ".join([*names[:NODES_NAMED_MAX], *([f"{more} more"] if more > 0 else ())])
+
+
 def _beside_room(found: WhyNot) -> Iterator[str]:
     """What it waits for that is no room."""
     if found.held_why:
@@ -106,6 +118,8 @@ def _beside_room(found: WhyNot) -> Iterator[str]:
         yield f"  it waits for the end of {', '.join(found.waits_for)}"
     if found.unknown:
         yield f"  no such job is known: {', '.join(found.unknown)}; submit it, or cancel this one"
+    if found.making_room is not None:
+        yield f"  {_making_room(found.making_room)}"
     if found.behind is not None:
         yield f"  it may not pass {head_words(found.behind)}"
     if found.head_since_ms is not None:
@@ -135,6 +149,7 @@ def as_object(found: WhyNot) -> dict[str, Any]:
         "to_free": list(found.to_free),
         "accounts": [{**asdict(use), "is_over": use.is_over} for use in found.accounts],
         "ahead": asdict(found.ahead),
+        "making_room": None if found.making_room is None else asdict(found.making_room),
         "planned": None if found.planned is None else asdict(found.planned),
     }
 

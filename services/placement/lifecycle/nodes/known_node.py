@@ -61,7 +61,7 @@ def _emit(decision: DecisionBuilder, node: Node, changed: NodeChanged) -> None:
 
 def fitted(node: Node, spec: NodeSpec) -> tuple[NodeSpec, NodeSpec | None]:
     """What the node may be now, and what it is to become when the places on it are free, if it has other hardware."""
-    if not node.jobs or _shape(spec) == _shape(node.spec):
+    if not node.is_used or _shape(spec) == _shape(node.spec):
         return spec, None
     return replace(node.spec, labels=spec.labels, taints=spec.taints), spec
 

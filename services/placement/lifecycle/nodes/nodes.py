@@ -50,7 +50,7 @@ def take_offers(decision: DecisionBuilder) -> None:
     """
     for node_id in sorted(decision.state.offers):
         node = decision.state.nodes[node_id]
-        is_free = not node.jobs and node.status is not NodeStatus.LOST
+        is_free = not node.is_used and node.status is not NodeStatus.LOST
         if node.offered is not None and is_free and not decision.is_full:
             _is_now(decision, node, node.offered, node.seq)
 

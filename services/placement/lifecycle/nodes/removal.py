@@ -47,6 +47,8 @@ def _why_it_stays(node: Node) -> str | None:
         return f"not removed: it is {node.status} and {says}. {then}"
     if node.jobs:
         return f"job {min(node.jobs)} still holds places there, until all of its workers have stopped"
+    if node.room:
+        return "room there is held for a waiting job"
     return f"it is lent (loan {node.loan})" if node.loan is not None else None
 
 

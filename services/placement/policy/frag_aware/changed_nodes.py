@@ -73,10 +73,10 @@ def seen_of(node: Node) -> Seen:
     return (
         node.is_schedulable,
         node.held,
-        node.failed,
+        node.closed,
         tuple(node.shares.items()),
-        node.cpu_used,
-        node.memory_used,
+        node.cpu_free,
+        node.memory_free,
         node.alone,
         tuple(node.jobs),
     )

@@ -58,7 +58,7 @@ def devices_on(node: Node, seats: Seats, milli: int) -> tuple[int, ...]:
     found = seats.rest_of(milli)
     if found is None or found[1] == GPU:
         return devices_of_one(node.free, node.spec, 1)
-    return (min(at for at, free in node.shares.items() if free == found[1] and not node.failed >> at & 1),)
+    return (min(at for at, free in node.shares.items() if free == found[1] and not node.closed >> at & 1),)
 
 
 def best_first(state: CellState, spec: JobSpec) -> Sequence[str]:

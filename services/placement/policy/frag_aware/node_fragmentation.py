@@ -39,9 +39,9 @@ class Seats:
         spec, whole = node.spec, node.gpus_free
         parts: tuple[int, ...] = ()
         if node.shares:
-            parts = tuple(sorted([free for at, free in node.shares.items() if free and not node.failed >> at & 1]))
+            parts = tuple(sorted([free for at, free in node.shares.items() if free and not node.closed >> at & 1]))
         milli = whole * GPU + sum(parts)
-        cpu, memory = spec.cpu_milli - node.cpu_used, spec.memory_mib - node.memory_used
+        cpu, memory = node.cpu_free, node.memory_free
         stranded = losses.stranded(milli, cpu, memory)
         look = (cpu, memory, parts, spec.gpu_type, spec.gpus, spec.cpu_milli, spec.memory_mib)
         return cls(losses, spec.gpu_type, whole, parts, milli, cpu, memory, stranded, look)

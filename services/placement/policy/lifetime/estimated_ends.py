@@ -136,7 +136,7 @@ def runs_on(state: CellState, node: Node) -> list[RunEnd]:
         job = state.jobs.get(job_id)
         if job is None or job.spec.resources.gpu_milli:
             found += _runs_of(state, job, node.spec.id) or (FOR_GOOD,)
-    if found and any(free and not node.failed >> device & 1 for device, free in node.shares.items()):
+    if found and any(free and not node.closed >> device & 1 for device, free in node.shares.items()):
         found.append(OVER)  # a part of a device stays free: whole GPUs do not fill the node, not for any time
     return found or [FOR_GOOD]
 

@@ -44,6 +44,8 @@ _FOLLOWED: frozenset[type[e.Effect]] = frozenset(
         e.JobReleased,
         e.JobReady,
         e.JobUpdated,
+        e.RoomHeld,
+        e.RoomReleased,
     }
 )
 """With new jobs, and those that end: the effects that let a job into a line or out of it."""
@@ -194,6 +196,7 @@ class Lines:
         """Bring a job to the place that the state gives it. Whether a walk may start something by that."""
         job, known = state.jobs.get(job_id), self._places.get(job_id)
         waits = job is not None and (job.status is _QUEUED or (lacks(job) and not self._is_kept_out(job)))
+        waits = waits and job_id not in state.rooms  # it starts in its room, whoever has the turn
         if job is not None and waits:
             pause_end_ms = next_pause_end_ms(job, now_ms)
             if pause_end_ms is not None:
