@@ -343,7 +343,6 @@ OF_A_QUOTA: dict[str, Any] = {
     "borrow_limit_milli": 8_000,
     "lend_limit_milli": 8_000,
     "reclaim": ReclaimFrom.LOWER_PRIORITY,
-    "reclaimable": False,
     "min_run_ms": 60_000,
     "reclaimable": False,
 }
