@@ -50,7 +50,8 @@ def list_queues(
     """List the waiting jobs of each queue in the order of their turns: why each waits, when it is planned to start,
     which nodes are kept for it until then, and which jobs run there.
 
-    Each job is behind all jobs above it. In a queue by fair shares the order supposes room for every job.
+    Each job is behind all jobs above it; one without a place stands in no line, since others yield to it already. In a
+    queue by fair shares the order supposes room for every job.
     """
     access = access_of(context)
     name = access.cell(cell)
@@ -80,7 +81,7 @@ def as_object(state: CellState, found: list[QueueListing]) -> dict[str, Any]:
 
 def _job_object(job: WaitingJob) -> dict[str, Any]:
     names = {"id": own_id(job.job), "tenant": parted(job.job)[0], "job": job.job}
-    return {**asdict(job), **names, "place": job.place + 1}
+    return {**asdict(job), **names, "place": None if job.place is None else job.place + 1}
 
 
 def _tell(state: CellState, queue: QueueListing) -> None:
@@ -104,7 +105,7 @@ def _counts(queue: QueueListing) -> Iterator[str]:
 def _row(job: WaitingJob) -> tuple[object, ...]:
     return (
         job.job,
-        job.place + 1,
+        "" if job.place is None else job.place + 1,
         gpus(job.gpus_milli).split()[0],
         job.priority,
         to_the_second(job.submit_ms),

@@ -15,12 +15,13 @@ from fallow.shared.cluster.model.state import CellState
 
 @dataclass(frozen=True, slots=True)
 class WaitingJob:
-    """A waiting job as the newest decisions say. `place` counts from 0. `why` is the reason code that placement found
-    last, None before its first look. `planned_start_ms` is a plan by estimates, None where there is none; `kept_nodes`
-    are kept for the job until then, and `held_by` are the jobs that run on these nodes.
+    """A waiting job as the newest decisions say. `place` counts from 0; None for a job that stands in no line, since
+    others yield to it and room is held for it. `why` is the reason code that placement found last, None before its
+    first look. `planned_start_ms` is a plan by estimates, None where there is none; `kept_nodes` are kept for the job,
+    and `held_by` are the jobs that run on these nodes.
     """
 
-    place: int
+    place: int | None
     job: str
     gpus_milli: int
     priority: int
@@ -33,8 +34,9 @@ class WaitingJob:
 
 @dataclass(frozen=True, slots=True)
 class QueueListing:
-    """One queue. `waiting` jobs want `gpus_milli`; `jobs` are the first of them. Beside these `held` ones, those that
-    are `awaiting` the end of others, and elements `at_array_limit` wait outside the line.
+    """One queue. `waiting` jobs want `gpus_milli`; `jobs` are those to which others yield, and then the first of the
+    line. Beside these `held` ones, those that are `awaiting` the end of others, and elements `at_array_limit` wait
+    outside the line.
     """
 
     queue: str
@@ -69,7 +71,9 @@ def _listing(
     state: CellState, queue: Queue | None, name: str, jobs: Sequence[Job], now_ms: int, limit: int
 ) -> QueueListing:
     queued = [job for job in jobs if job.status is JobStatus.QUEUED]
-    line = [job for job in queued if may_start_one_more(state, job.spec)]
+    making_room = [job for job in queued if job.spec.id in state.rooms]
+    in_line = [job for job in queued if job.spec.id not in state.rooms]
+    line = [job for job in in_line if may_start_one_more(state, job.spec)]
     rule = queue or Queue(name=name)
     first = islice(turns_of(state, rule, line, now_ms), limit)
     return QueueListing(
@@ -77,18 +81,22 @@ def _listing(
         order=rule.order,
         discipline=rule.discipline,
         is_in_file=queue is not None,
-        waiting=len(line),
-        gpus_milli=sum(job.spec.gpus_milli for job in line),
+        waiting=len(line) + len(making_room),
+        gpus_milli=sum(job.spec.gpus_milli for job in (*making_room, *line)),
         held=sum(job.status is JobStatus.HELD for job in jobs),
         awaiting=sum(job.status is JobStatus.AWAITING for job in jobs),
-        at_array_limit=len(queued) - len(line),
-        jobs=tuple(_waiting(state, place, job) for place, job in enumerate(first)),
+        at_array_limit=len(in_line) - len(line),
+        jobs=(
+            *(_waiting(state, None, job) for job in making_room[:limit]),
+            *(_waiting(state, place, job) for place, job in enumerate(first)),
+        ),
     )
 
 
-def _waiting(state: CellState, place: int, job: Job) -> WaitingJob:
+def _waiting(state: CellState, place: int | None, job: Job) -> WaitingJob:
     planned = state.reservations.get(job.spec.id)
-    nodes = () if planned is None else tuple(dict.fromkeys(worker.node for worker in planned.workers))
+    kept = state.rooms.get(job.spec.id) or planned
+    nodes = () if kept is None else tuple(dict.fromkeys(worker.node for worker in kept.workers))
     held_by = dict.fromkeys(other for node in nodes if node in state.nodes for other in state.nodes[node].jobs)
     return WaitingJob(
         place=place,

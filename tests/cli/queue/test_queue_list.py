@@ -11,7 +11,7 @@ from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
 from fallow.shared.events.fields.values import Dependency, Resources
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
-from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.reasons import PendingReason, PreemptionCause, StopReason
 from tests.cluster.worlds.examples import cell, enqueued, node, place, started
 
 WHOLE = Resources(gpu_milli=8_000)
@@ -61,6 +61,22 @@ def test_a_planned_start_names_the_nodes_that_are_kept_and_the_jobs_that_run_the
     (waiting,) = one(state).jobs
     assert (waiting.planned_start_ms, waiting.kept_nodes, waiting.held_by) == (90_000, ("n1",), ("r",))
     assert _row(waiting)[-2:] == ("day 0 00:01:30", "n1, held by r")
+
+
+def test_a_job_to_which_others_yield_stands_first_and_names_its_room_and_the_jobs_that_leave_it() -> None:
+    room = e.RoomHeld(
+        job="b", cause=PreemptionCause.PRIORITY, workers=(place(0, "n1", *range(8)),), victims=1, until_ms=9_000,
+        proposal="p",
+    )  # fmt: skip
+    runs = (job("r"), started("r", place(0, "n1", *range(8))))
+    leaves = e.JobStopping(job="r", attempt=1, why=StopReason.PRIORITY, grace_wall_ms=1_000)
+    found = one(cell(node("n1"), *runs, job("a"), job("b", priority=5), leaves, room))
+    assert [(each.job, each.place, each.kept_nodes, each.held_by) for each in found.jobs] == [
+        ("b", None, ("n1",), ("r",)),
+        ("a", 0, (), ()),
+    ]
+    assert found.waiting == 2
+    assert _row(found.jobs[0])[1] == ""
 
 
 def test_the_reason_is_the_one_that_placement_found_last() -> None:
