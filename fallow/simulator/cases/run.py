@@ -58,12 +58,16 @@ class CaseRun:
         return Verdict(self.case.name, self.case.tier, tuple(self.differences), remarks)
 
     def _open(self, case: Case) -> Theatre:
-        theatre = Theatre(self.setting(case, Names(self.chance), self.chance), Story())
-        theatre.open()
+        theatre = self._set_up(case)
         begin_s = self.stopwatch_s()
         self._submit(theatre, case.pending)
         theatre.verdict_wall_s = self.stopwatch_s() - begin_s
-        self._theatre = theatre
+        return theatre
+
+    def _set_up(self, case: Case) -> Theatre:
+        """The cluster and what runs there: nothing is submitted yet."""
+        self._theatre = theatre = Theatre(self.setting(case, Names(self.chance), self.chance), Story())
+        theatre.open()
         return theatre
 
     def _submit(self, theatre: Theatre, rows: Iterable[PendingRow]) -> None:
@@ -89,8 +93,13 @@ class CaseRun:
     def _go_on(self, then: Then, number: int) -> None:
         assert self._theatre is not None
         self._theatre.story.begin_step()
+        again: tuple[PendingRow, ...] = ()
         for step in then.do:
+            if step.restart_case:
+                again = self.case.pending
             self._do(self._theatre, step)
+        # What the list changes beside beginning again holds before anything is submitted.
+        self._submit(self._theatre, again)
         self._theatre.settle()
         self._judge(self._theatre, then.event or f"step {number + 1}", then.expect.asked())
 
@@ -125,7 +134,7 @@ class CaseRun:
         if step.restart_services:
             theatre.restart(ms(step.redeliver_s or 0))
         if step.restart_case:
-            self._open(self._with_running(step.set_running or {}))
+            self._set_up(self._with_running(step.set_running or {}))
 
     def _with_running(self, counts: dict[str, int]) -> Case:
         """The case with another number of its independent jobs of these queues."""

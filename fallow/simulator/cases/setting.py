@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from fallow.shared.cluster.model.config import CellFile, CellPart, Limits, Pool, Queue, Tenant, TenantQuota
+from fallow.shared.cluster.model.config import CellFile, CellPart, Limits, Pool, PreemptRule, Queue, Tenant, TenantQuota
 from fallow.shared.events.fields.values import (
     GPU,
     JobSpec,
@@ -17,7 +17,7 @@ from fallow.shared.events.fields.values import (
     VirtualRun,
     Wish,
 )
-from fallow.shared.events.operations import CellPolicy, ReclaimFrom
+from fallow.shared.events.operations import CellPolicy, PreemptionMode, ReclaimFrom
 from fallow.shared.events.queue import QueueDiscipline
 from fallow.simulator.cases.names import Names, shuffled
 from fallow.simulator.cases.schema import Case, JobRow, NodeRow, PendingRow, QueueRow, RunningRow, Strict
@@ -98,7 +98,11 @@ class Setting:
         )
         # In the order of their rows, whatever is shuffled: queues are served in the order of the cell file.
         lines = tuple(
-            Queue(name=self.names.inside("queue", row.name), discipline=QueueDiscipline(discipline))
+            Queue(
+                name=self.names.inside("queue", row.name),
+                discipline=QueueDiscipline(discipline),
+                preempt=PreemptRule(row.preempt),
+            )
             for row in self.case.queues
         )
         known = {row.name for row in queues}
@@ -120,6 +124,13 @@ class Setting:
                 most[step.set_queue] = max(most.get(step.set_queue, 0), step.quota or 0)
         return sum(most.values())
 
+    @property
+    def _is_about_plans(self) -> bool:
+        """Whether jobs tell how long they run. Such a case is about what is planned by that: priorities order there, as
+        in the scheduler from which it comes, and preempt nobody.
+        """
+        return any(row.time_limit_s is not None for row in (*self.case.running, *self.case.pending))
+
     def _policy(self) -> CellPolicy:
         """A node is passed when it has more unconfirmed tasks than the case allows: with one more, it is full."""
         most = self.case.policy.max_unacknowledged
@@ -127,11 +138,12 @@ class Setting:
         return CellPolicy(
             max_unacknowledged_starts_per_node=0 if most is None else most + 1,
             default_run_estimate_ms=ms(max(limits, default=0)),
+            preemption=PreemptionMode.RECLAIM if self._is_about_plans else PreemptionMode.ALL,
         )
 
     def _tenant(self, row: QueueRow, gpu_types: Iterable[str]) -> Tenant:
         name, plain = self.names.inside("queue", row.name), QueueRow(name=row.name)
-        rules = ("quota", "limit", "borrow", "borrow_limit", "reclaim", "min_runtime_s")
+        rules = ("quota", "limit", "borrow", "borrow_limit", "reclaim", "min_runtime_s", "reclaimable", "weight")
         has_quota = any(getattr(row, rule) != getattr(plain, rule) for rule in rules)
         quotas = tuple(self.quota(row, gpu_type) for gpu_type in gpu_types) if has_quota else ()
         parent = None if row.parent is None else self.names.inside("queue", row.parent)
@@ -150,6 +162,7 @@ class Setting:
             borrow_limit=row.borrow_limit,
             reclaim=ReclaimFrom(row.reclaim),
             min_run_ms=None if row.min_runtime_s is None else ms(row.min_runtime_s),
+            reclaimable=row.reclaimable,
         )
 
     def spec(self, row: JobRow, *, name: str | None = None, tasks: int | None = None) -> JobSpec:
@@ -198,12 +211,8 @@ def is_invalid(row: RunningRow) -> bool:
 
 POLICY_GONE_BY = ("queue_policy", "max_unacknowledged")
 QUEUES_NOT_GONE_BY = (
-    "weight",
     "guarantee",
     "owner_of",
-    "reclaimable",
-    "preempt",
-    "min_runtime_s",
     "default_time_limit_s",
 )
 NODES_NOT_GONE_BY = ("last_heartbeat_s_ago", "unacknowledged")

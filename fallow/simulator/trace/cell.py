@@ -13,6 +13,7 @@ from fallow.services.admission.service import AdmissionService
 from fallow.services.executor.policy.records import Said, as_records
 from fallow.services.executor.policy.turn import Now, Turn
 from fallow.services.executor.service import ExecutorService
+from fallow.services.loaning.service import LoaningService
 from fallow.services.placement.service import Input, PendingDecision, PlacementService
 from fallow.shared.cluster.fold.fold import seal
 from fallow.shared.cluster.model.config import CellFile
@@ -21,7 +22,7 @@ from fallow.shared.events.base import Event
 from fallow.shared.events.codec.encoding import Undecodable, encode
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.fields.values import NodeSpec
-from fallow.shared.events.operations import AdvanceTime
+from fallow.shared.events.operations import AdvanceTime, PreemptionMode
 from fallow.shared.events.submissions import CancelJob, SubmitJob, UpdateJob
 from fallow.shared.log.layout import tenant_of
 from fallow.shared.log.machine.writer import UnwritableDecision
@@ -52,7 +53,7 @@ class VirtualCell:
         nodes: Iterable[NodeSpec],
         follow: Sequence[Follow] = (),
     ) -> None:
-        self.file, self.now_ms, self.decisions = file, 0, 0
+        self.file, self.now_ms, self.decisions, self._lives = file, 0, 0, 0
         self._specs, self._follow = tuple(nodes), tuple(follow)
         self._read: dict[str, int] = {}
         self.begin_services(CellState(file.cells[0].name))
@@ -64,6 +65,8 @@ class VirtualCell:
         self.admission = AdmissionService(self.file)
         self.placement = PlacementService(state, self.file, writer=name, stepped=True, takes_plans=self.takes_plans)
         self.executor = ExecutorService(part.name, self._specs, 1, says_by_itself=False)
+        self._lives += 1
+        self.loaning = LoaningService(f"{name}-{self._lives}")
 
     def begin(self, at_ms: int = 0) -> None:
         """Take over as writer, and let all nodes join."""
@@ -116,7 +119,7 @@ class VirtualCell:
 
     def next_due_ms(self) -> int | None:
         """When something happens by itself."""
-        due = (self.executor.next_due_ms(), self.placement.next_cell_ms())
+        due = (self.executor.next_due_ms(), self.placement.next_cell_ms(), self.loaning.next_ms())
         return min((at_ms for at_ms in due if at_ms is not None), default=None)
 
     def advance(self, to_ms: int | None) -> None:
@@ -151,6 +154,23 @@ class VirtualCell:
 
     def settle(self) -> None:
         """Let the services act until none has anything left to do at this time."""
+        self._settle()
+        for _ in range(DECISIONS_AT_ONCE_MAX):
+            if not self._propose():
+                return
+            self._settle()
+        raise Restless(f"at {self.now_ms} ms jobs yield without end")
+
+    def _propose(self) -> bool:
+        """Let loaning propose who yields, if it has anything to look at. Whether it has."""
+        if self.state.policy.preemption is PreemptionMode.OFF or not self.loaning.is_due(self.now_ms):
+            return False
+        proposals = self.loaning.propose(self.state, self.file.cells[0].queues, self.now_ms)
+        for proposal in proposals:
+            self.tell(proposal)
+        return bool(proposals)
+
+    def _settle(self) -> None:
         for _ in range(DECISIONS_AT_ONCE_MAX):
             mark = self.state.checkpoint()
             tried = self.placement.decide(self.now_ms, self.now_ms)
@@ -187,6 +207,7 @@ class VirtualCell:
         self.decisions += 1
         self.placement.accepted(tried)
         self.placement.note(decision.effects, self.now_ms)
+        self.loaning.on_folded(decision)
         for follow in self._follow:
             follow(state, decision)
         self.say(self.executor.decided(state, (decision,), self._now()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -11,7 +12,7 @@ from fallow.services.loaning.policy.preemption.trial import fit
 from fallow.shared.events.reasons import PendingReason
 from tests.hypothesis_profile import reaches
 from tests.loaning.oracles import exhaustive
-from tests.loaning.worlds.crowded import NOW_MS, Crowd, crowds, state_of
+from tests.loaning.worlds.crowded import NOW_MS, Crowd, Row, Share, crowds, state_of
 
 CAUSES = {"reclaim": "quota_reclaim", "share": "fair_share", "priority": "priority"}
 
@@ -82,3 +83,30 @@ def test_the_missing_gpus_are_never_more_than_really_are(crowd: Crowd) -> None:
         assert not any([*exhaustive.all_sets(crowd, cause)] for cause in CAUSES)
         state, job = state_of(crowd)
         assert isinstance(fit(state, job), PendingReason)
+
+
+@pytest.mark.parametrize("exact_max", [0, 8])
+def test_whom_a_dearer_victim_makes_needless_does_not_yield(exact_max: int) -> None:
+    """The cheap one would open one node of three; the gang that has to yield anyway opens the two others."""
+    rows = (Row(0, (0,), 2), Row(0, (1, 2), 2, priority=1))
+    crowd = Crowd((2, 2, 2), (0, 0, 0), (Share(),), rows, workers=2, gpus=2, priority=2)
+    found = search(crowd, exact_max=exact_max)
+    assert isinstance(found, Found)
+    assert numbers(found) == (1,)
+
+
+@pytest.mark.parametrize("exact_max", [0, 8])
+def test_what_a_tenant_owns_yields_behind_what_it_borrows_whatever_the_priority(exact_max: int) -> None:
+    shares = (Share(guaranteed=2), Share(guaranteed=2))
+    crowd = Crowd((4,), (0,), shares, (Row(1, (0,), 3), Row(1, (0,), 1, priority=1)))
+    found = search(crowd, exact_max=exact_max)
+    assert isinstance(found, Found)
+    assert numbers(found) == (1,)
+
+
+def test_no_job_yields_in_vain() -> None:
+    """Two of four GPUs could become free, and three are wanted: of one node that tells at once, of two a trial does."""
+    rows = (Row(0, (0,), 2), Row(0, (0,), 2, preemptible=False), Row(0, (1,), 2), Row(0, (1,), 2, priority=5))
+    crowd = Crowd((4, 4), (0, 0), (Share(),), rows, gpus=3, priority=1)
+    for exact_max in (0, 8):
+        assert isinstance(search(crowd, exact_max=exact_max), Missing)

@@ -146,12 +146,12 @@ def test_names_and_the_order_of_rows_change_no_verdict_under_any_placement_polic
 def test_what_a_case_sets_and_nothing_goes_by_is_told_though_it_passes() -> None:
     told = verdict(
         line(
-            queues=[{"name": "q", "quota": 16, "weight": 2, "reclaimable": False}],
+            queues=[{"name": "q", "quota": 16, "guarantee": 2, "owner_of": "x"}],
             cluster={"nodes": [{"name": "n0", "gpus": 8, "last_heartbeat_s_ago": 5}, {"name": "n1", "gpus": 8}]},
             policy={"queue_policy": "strict_fifo", "consolidation": True},
         )
     )
-    keys = ("consolidation", "weight", "reclaimable", "last_heartbeat_s_ago")
+    keys = ("consolidation", "guarantee", "owner_of", "last_heartbeat_s_ago")
     assert (told.differences, told.remarks) == ((), tuple(f"{key} is not gone by" for key in keys))
 
 

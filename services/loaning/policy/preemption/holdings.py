@@ -19,6 +19,9 @@ from fallow.shared.events.reasons import PreemptionCause
 
 _YIELDS_FROM = (JobStatus.STARTING, JobStatus.RUNNING, JobStatus.RESIZING)
 
+_OF_OTHERS = (PreemptionCause.QUOTA_RECLAIM, PreemptionCause.FAIR_SHARE)
+"""By these causes nothing is taken from one's own tenant, nor from those below it."""
+
 
 @dataclass(slots=True)
 class Held:
@@ -86,7 +89,7 @@ class Holdings:
         able = [held for priority, held in by_priority.items() if _may(claim, priority)]
         milli, largest_milli = sum(held.milli for held in able), max((held.largest_milli for held in able), default=0)
         if not apart_of(state.quotas, account[0], claim.preemptor.spec.tenant, account[1]):
-            return milli
+            return 0 if claim.cause in _OF_OTHERS else milli
         branch = state.tree.branches.get(account)
         borrowed_milli = state.usage.get(account, 0) - (0 if branch is None else branch.guaranteed_milli)
         if claim.cause is PreemptionCause.QUOTA_RECLAIM and borrowed_milli > 0:

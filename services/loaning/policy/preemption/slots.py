@@ -29,12 +29,12 @@ class Slots:
         self.free, self._free_at_rest, self.gpus = dict(free), free, gpus
         self.room = sum(each // gpus for each in free.values())
         self.order = {node: number for number, node in enumerate(free)}
-        self._on: dict[str, dict[Account, list[Candidate]]] = {}
+        self._on: dict[str, dict[tuple[Account, int], list[Candidate]]] = {}
         self._chosen: dict[str, Candidate] = {}
         for each in candidates:
             for node in each.gives:
                 if node in self.free:
-                    self._on.setdefault(node, {}).setdefault(each.leaf, []).append(each)
+                    self._on.setdefault(node, {}).setdefault((each.leaf, each.milli), []).append(each)
         for of_tenants in self._on.values():
             for theirs in of_tenants.values():
                 theirs.sort(key=cost_alone)
