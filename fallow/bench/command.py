@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from fallow.cli.arguments.paths import file_to_read, folder_to_write
+from fallow.cli.arguments.paths import file_and_column, file_to_read, folder_to_write
 from fallow.cli.errors.failures import refuse
 from fallow.cli.output.output import AsJson
 
@@ -363,6 +363,52 @@ def kant(
     from fallow.bench.kant.traces import names_of  # noqa: PLC0415 - the same
 
     run(traces, names_of(trace), seed=seed, out=out, as_json=as_json).show(as_json=as_json)
+
+
+@app.command()
+def aryl(  # noqa: PLR0913, PLR0917 - the options of a command
+    jobs: Annotated[
+        Path, typer.Option(callback=file_to_read, help="Jobs of the trace, as CSV or CSV.gz.", show_default=False)
+    ],
+    demand: Annotated[
+        str,
+        typer.Option(
+            callback=file_and_column,
+            help="FILE:COLUMN: what part of the inference servers is busy.",
+            show_default=False,
+        ),
+    ],
+    carry: Annotated[
+        Path | None, typer.Option(callback=file_to_read, help="Jobs that run at time 0; in no statistic.")
+    ] = None,
+    nodes: Annotated[
+        list[int] | None, typer.Option(min=1, max=100_000, help="Training servers of 8; several times: each (404).")
+    ] = None,
+    placed: Annotated[
+        bool, typer.Option("--placed/--pooled", help="Training workers sit on servers, or in one pool of GPUs.")
+    ] = False,
+    scenario: Annotated[
+        list[str] | None,
+        typer.Option(help="basic, advanced, heterogeneous, ideal, loaning, scaling; basic if none."),
+    ] = None,
+    policy: Annotated[
+        list[str] | None, typer.Option(help="fifo, sjf, lyra and so on; all that the scenario has if none.")
+    ] = None,
+    first_seed: Annotated[int, typer.Option(help="The seed of the first draw.")] = 0,
+    seeds: Annotated[int, typer.Option(min=1, max=1_000, help="So many draws of which jobs are elastic.")] = 1,
+    out: Annotated[
+        Path | None,
+        typer.Option(callback=folder_to_write, help="Folder for jobs.csv of each run; a series goes on from there."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Loans, reclaims and elastic jobs of Lyra (Aryl), what it was compared with, and the bounds, on one trace."""
+    from fallow.bench.aryl.command import Wanted, aryl_or_end  # noqa: PLC0415 - help stays quick
+
+    wanted = Wanted(jobs, carry, demand, tuple(nodes or (404,)), is_placed=placed, out=out)
+    aryl_or_end(wanted, scenario or ["basic"], policy or [], range(first_seed, first_seed + seeds)).show(
+        as_json=as_json
+    )
 
 
 def _console(*, as_json: bool) -> Console:

@@ -44,6 +44,18 @@ def count_or_file(value: str) -> str:
     return value
 
 
+def file_and_column(value: str) -> str:
+    """`FILE:COLUMN`, a file that is there and a column of it."""
+    file, _, column = value.rpartition(":")
+    if not file or not column:
+        raise WrongValue(value, "must be FILE:COLUMN")
+    try:
+        file_to_read(Path(file))
+    except WrongValue as error:
+        raise WrongValue(value, f"{file} {error.message}") from error
+    return value
+
+
 def is_count(text: str) -> bool:
     """Whether this is a number of nodes, and no file."""
     return text.isascii() and text.isdecimal() and len(text) <= len(str(COUNT_MAX)) and 1 <= int(text) <= COUNT_MAX

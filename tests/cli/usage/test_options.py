@@ -45,6 +45,7 @@ NEEDED = {
     "replay": ("--jobs", "{file}", "--nodes", "4"),
     "simulate": ("--jobs", "{file}", "--nodes", "4"),
     "bench openb": ("--pods", "{file}", "--nodes", "{file}"),
+    "bench aryl": ("--jobs", "{file}", "--demand", "{file}:busy"),
     "quota set": ("--guaranteed", "1"),
     "node maintain": ("--until", "1h"),
 }
@@ -103,6 +104,9 @@ WRONG = {
     "feed --name": ["a b", "x" * 3_000],
     "bench openb --policy": ["nonsense"],
     "bench openb --draw": ["nonsense"],
+    "bench aryl --demand": ["nofile:busy", "busy", ":busy", "file:"],
+    "bench aryl --scenario": ["nonsense"],
+    "bench aryl --policy": ["nonsense"],
     "bench kant --traces": ["nofolder"],
     "bench kant --trace": ["nonsense"],
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from fallow.services.loaning.policy.scaling.curve import ScalingCurve
 from fallow.services.loaning.policy.scaling.knapsack import Group
@@ -36,9 +37,15 @@ def group_of(job: ElasticJob, rule: ResizeRule | None = None) -> Group:
     Weight is GPUs; value is the run time saved against the base, in ms: T(w_min) - T(w_min + k). What the job has now
     is worth more by what a resize costs, so that a choice between almost equal ones does not flap.
     """
-    curve, rule = job.curve, rule or ResizeRule()
-    steps = range(curve.workers_max - curve.workers_min + 1)
-    base_ms = curve.run_ms(job.base_ms, curve.workers_min)
-    values = [base_ms - curve.run_ms(job.base_ms, curve.workers_min + k) for k in steps]
-    values[job.flexible] += rule.resize_ms + rule.gain_min_ms
-    return Group(tuple(job.gpus_per_worker * k for k in steps), tuple(value - values[0] for value in values))
+    throughput = job.curve.throughput
+    work = job.base_ms * throughput[0]
+    values = [job.base_ms - -(-work // each) for each in throughput]  # as `run_ms` rounds
+    if rule is not None:
+        values[job.flexible] += rule.resize_ms + rule.gain_min_ms
+        values = [value - values[0] for value in values]
+    return Group(_weights(job.gpus_per_worker, len(values)), tuple(values))
+
+
+@lru_cache(maxsize=4096)
+def _weights(gpus_per_worker: int, count: int) -> tuple[int, ...]:
+    return tuple(gpus_per_worker * k for k in range(count))

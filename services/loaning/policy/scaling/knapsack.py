@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from fallow.services.loaning.policy.scaling.core import Core, improve
+from fallow.services.loaning.policy.scaling.core import Core, Option, improve
 from fallow.services.loaning.policy.scaling.hull import undominated, upper_hull
 
 PPM = 1_000_000
@@ -63,23 +63,39 @@ def solve(groups: Sequence[Group], capacity: int, gap_ppm_max: int = 0, work_max
     choices, step = _relaxed(groups, hulls, capacity)
     value = _value(groups, choices)
     price, per = step or (0, 1)
-    peaks = [_peak(group, hull, price, per) for group, hull in zip(groups, hulls, strict=True)]
+    nets = [_nets(group, hull, price, per) for group, hull in zip(groups, hulls, strict=True)]
+    peaks = list(map(max, nets))
     total = sum(peaks) + price * capacity
     value_max = total // per
     if (value_max - value) * PPM <= gap_ppm_max * value_max:
         return Solution(tuple(choices), value, value_max)
-    core = _core(groups, capacity, (price, per), peaks, total - per * (value + 1))
-    found = improve(core, work_max)
+    loss_max = total - per * (value + 1)
+    options = [_options(group, net, peak, loss_max) for group, net, peak in zip(groups, nets, peaks, strict=True)]
+    found = improve(Core(options, capacity, price, loss_max), work_max)
     if found.choices is not None:
         choices = found.choices
     value = _value(groups, choices)
     return Solution(tuple(choices), value, value if found.is_complete else value_max)
 
 
-def _hull_of(group: Group, capacity: int) -> list[int]:
+def _hull_of(group: Group, capacity: int) -> Sequence[int]:
     """The hull of the choices that fit at all. Most groups are their own hull: each worker adds less than the last."""
-    fitting = [choice for choice, weight in enumerate(group.weights) if weight <= capacity]
-    return upper_hull(group.weights, group.values, undominated_of(group, fitting))
+    weights, values = group.weights, group.values
+    if weights[-1] <= capacity and _is_hull(weights, values):
+        return range(len(weights))
+    fitting = [choice for choice, weight in enumerate(weights) if weight <= capacity]
+    return upper_hull(weights, values, undominated_of(group, fitting))
+
+
+def _is_hull(weights: Sequence[int], values: Sequence[int]) -> bool:
+    """Whether each choice weighs more and is worth more than the one before, and less a GPU, by products."""
+    rise, run = 1, 0
+    for position in range(1, len(weights)):
+        more_worth, more_weight = values[position] - values[position - 1], weights[position] - weights[position - 1]
+        if more_worth <= 0 or more_weight <= 0 or more_worth * run >= rise * more_weight:
+            return False
+        rise, run = more_worth, more_weight
+    return True
 
 
 def undominated_of(group: Group, choices: Sequence[int]) -> list[int]:
@@ -120,24 +136,23 @@ def _relaxed(
     return choices, price
 
 
-def _peak(group: Group, hull: Sequence[int], price: int, per: int) -> int:
-    """The most that a choice of the group is worth beyond its price, in parts of `per`."""
-    return max(per * group.values[choice] - price * group.weights[choice] for choice in hull)
+def _nets(group: Group, hull: Sequence[int], price: int, per: int) -> list[int]:
+    """What each choice is worth beyond its price, in parts of `per`. One that does not fit by itself counts as much as
+    the best that does, at most, and is in no solution.
+    """
+    weights, values = group.weights, group.values
+    nets = [per * value - price * weight for weight, value in zip(weights, values, strict=True)]
+    if len(hull) < len(nets):
+        peak = max(nets[choice] for choice in hull)
+        return [min(net, peak) for net in nets]
+    return nets
 
 
 def _value(groups: Sequence[Group], choices: Sequence[int]) -> int:
-    return sum(group.values[choice] for group, choice in zip(groups, choices, strict=True))
+    return sum([group.values[choice] for group, choice in zip(groups, choices, strict=True)])
 
 
-def _core(groups: Sequence[Group], capacity: int, price: tuple[int, int], peaks: Sequence[int], loss_max: int) -> Core:
-    """Of each group the choices that can be in a better solution, with what they lose against its peak."""
-    per_gpu, per = price
-    options = []
-    for group, peak in zip(groups, peaks, strict=True):
-        losses = (
-            (c, w, peak - per * v + per_gpu * w)
-            for c, (w, v) in enumerate(zip(group.weights, group.values, strict=True))
-        )
-        kept = [(loss, weight, choice) for choice, weight, loss in losses if loss <= loss_max and weight <= capacity]
-        options.append(sorted(kept))
-    return Core(options, capacity, per_gpu, loss_max)
+def _options(group: Group, nets: Sequence[int], peak: int, loss_max: int) -> Sequence[Option]:
+    """The choices that can be in a better solution, with what they lose against the group's peak."""
+    least, weights = peak - loss_max, group.weights
+    return sorted([(peak - net, weights[choice], choice) for choice, net in enumerate(nets) if net >= least])

@@ -1,0 +1,1 @@
+"""The schemes of `fallow bench aryl`, one file each, which says its name."""
