@@ -30,6 +30,7 @@ class LoaningService:
         self._writer, self._memory = writer, Memory()
         self._proposals = 0
         self._is_news = True
+        self._looked_ms = 0
 
     def on_folded(self, decision: Decision) -> None:
         """A decision is in force, and the state behind it is folded."""
@@ -43,17 +44,18 @@ class LoaningService:
 
     def is_due(self, now_ms: int) -> bool:
         """Whether a look may find what the last one has not."""
-        again_ms = self.seen.again_ms
+        again_ms = self.next_ms()
         return self._is_news or not self.seen.is_whole or (again_ms is not None and again_ms <= now_ms)
 
     def next_ms(self) -> int | None:
         """When a look is due though nothing changes."""
-        return self.seen.again_ms
+        times = (self.seen.again_ms, self._memory.next_ms(self._looked_ms))
+        return min((at_ms for at_ms in times if at_ms is not None), default=None)
 
     def propose(self, state: CellState, queues: Sequence[Queue], now_ms: int) -> list[PreemptionProposed]:
         """Look at all that wait, and propose who yields."""
         self.seen = look(state, queues, now_ms, self._memory)
-        self._is_news = False
+        self._is_news, self._looked_ms = False, now_ms
         found = []
         for job, each in self.seen.found.items():
             proposal = self._proposal(state, job, each)

@@ -12,7 +12,7 @@ from fallow.shared.events.decisions import Decision
 from fallow.shared.events.fields.values import JobSpec, Resources
 from fallow.shared.events.operations import CellPolicy, PreemptionMode
 from fallow.shared.events.queue import QueueDiscipline
-from fallow.shared.events.reasons import ProposalCode
+from fallow.shared.events.reasons import ProposalCode, StopReason
 from tests.cluster.worlds.examples import DIGEST, then
 from tests.loaning.worlds.crowded import NOW_MS, WAITS, Crowd, Row, Share, state_of
 
@@ -137,6 +137,20 @@ def test_a_look_is_due_when_something_has_changed() -> None:
     assert not service.is_due(NOW_MS)
     service.on_folded(decision(NOW_MS, e.JobCancelled(job="job-0")))
     assert service.is_due(NOW_MS)
+
+
+def test_a_pause_that_is_over_makes_one_look_due_and_no_more() -> None:
+    state, _ = state_of(FULL)
+    service = LoaningService("one")
+    (proposal,) = service.propose(state, [LINE], NOW_MS)
+    then(state, e.JobStopping(job="job-0", attempt=1, why=StopReason.DRAINED, grace_wall_ms=1), at_ms=NOW_MS)
+    then(state, e.JobStopping(job="job-1", attempt=1, why=StopReason.DRAINED, grace_wall_ms=1), at_ms=NOW_MS)
+    service.on_folded(decision(NOW_MS, e.ProposalRefused(proposal=proposal.proposal, code=ProposalCode.ATTEMPT_OVER)))
+    after_ms = NOW_MS + PAUSE_FIRST_MS
+    assert service.is_due(after_ms)
+    assert service.propose(state, [LINE], after_ms) == []
+    assert not service.is_due(after_ms)
+    assert service.next_ms() is None
 
 
 def test_a_memory_forgets_jobs_that_wait_no_more() -> None:

@@ -62,7 +62,6 @@ def look(state: CellState, queues: Sequence[Queue], now_ms: int, memory: Memory)
     finally:
         state.clock_ms = clock_ms
         state.rollback(mark)
-    seen.soon(memory.next_ms(), now_ms)
     return seen
 
 

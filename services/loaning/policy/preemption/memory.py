@@ -96,11 +96,11 @@ class Memory:
         pause = self.paused.get(job)
         return pause is not None and now_ms < pause.until_ms
 
-    def next_ms(self) -> int | None:
-        """When a pause ends next, or the patience with a proposal."""
+    def next_ms(self, looked_ms: int) -> int | None:
+        """When a pause ends next, or the patience with a proposal, behind the last look."""
         times = [pause.until_ms for pause in self.paused.values()]
         times += [asked.at_ms + PATIENCE_MS for asked in self.asked.values()]
-        return min(times, default=None)
+        return min((at_ms for at_ms in times if at_ms > looked_ms), default=None)
 
     def _over(self, job: str) -> None:
         self.paused.pop(job, None)
