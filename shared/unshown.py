@@ -34,7 +34,7 @@ _PEM_LINES = re.compile(r"(?:(?:\s|\\[nr])*[A-Za-z0-9+/]{8,}={0,2})*")
 
 _WORD = re.compile(r'[^\s"]+')
 _USER = re.compile(r"://[^/'@:]*:(?!\d{1,5}')")
-"""Up to the colon behind a user, who may have no name; a port in quotes is no password."""
+"""Up to the colon behind a user, whose name may be empty; a port in quotes is no password."""
 _BARE_USER = re.compile(r"[^@:]*:")
 _PLACE = re.compile(r"@(?:[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.%]+\]):\d{1,5}(?![A-Za-z0-9])")
 """A host with its port, behind a user without a scheme."""

@@ -55,7 +55,7 @@ def whole_file(path: Path) -> Iterator[Path]:
     opened: int | None = None
     try:
         opened = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        if target.exists():  # who may read the old one may read the new one
+        if target.exists():  # the readers of the old one may read the new one
             os.fchmod(opened, stat.S_IMODE(target.stat().st_mode))
         yield part
         part.replace(target_of(target))

@@ -8,7 +8,7 @@ from fallow.shared.events.jobs import JobAdmitted, JobsAdmitted
 
 
 def singly(event: Event | Undecodable) -> list[Event | Undecodable]:
-    """The same as a record of its own for each job."""
+    """The event as one event for each job: jobs that were admitted together come one by one."""
     if not isinstance(event, JobsAdmitted):
         return [event]
     return [

@@ -105,7 +105,7 @@ async def _plain(running: Chain, rate: int) -> dict[str, float | None]:
 
 
 def answers_of(rate: int, load: Load) -> dict[str, float | None]:
-    """What is told of the load at this rate, by key."""
+    """What the bench reports of the load at this rate, by key."""
     late, handed = percentile(load.late_ms(), 99), _keys(rate, load.handed_waits_ms())
     by_handed = {HANDED + key: value for key, value in handed.items()}
     return {**_keys(rate, load.waits_ms()), **by_handed, f"sender_late_ms_p99_at_{rate}": late}

@@ -37,7 +37,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "nodes": ("cli.node.nodes", "List nodes with their free GPUs."),
     "node": ("cli.node.node", "Close nodes for new work, empty, open, plan: show, list, maintain, lost, ..."),
     "tenant": ("cli.quota.tenant", "Tenants: list them with use and quota; shares, now and of late."),
-    "quota": ("cli.quota.quota", "Show and change who may use how much of which GPU type."),
+    "quota": ("cli.quota.quota", "Show and change how much of which GPU type each tenant may use."),
     "policy": ("cli.cell.policy", "Show and change the numbers by which a cell decides."),
     "metrics": (
         "cli.cell.metrics_command",

@@ -1,4 +1,4 @@
-"""Which cells have a log at the Kafka that is named: who asks for one that has none has named another cell file."""
+"""Which cells have a log at this Kafka: a user who asks for one that has none has named another cell file."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def no_topics(access: Access) -> NoCellHere | None:
 
 
 def none_seen(namespace: str, kafka: KafkaAccess) -> str:
-    """What is told of a namespace of which this user sees no topics: a Kafka that asks who comes hides those to which
+    """The message for a namespace in which this user sees no topics: a Kafka with authentication hides those to which
     the user has no right.
     """
     why = "another name was meant, or `fallow topics create` has not made them yet"

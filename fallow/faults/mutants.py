@@ -2,7 +2,7 @@
 a check fails. It is the proof that the checks can fail.
 
 A mutant is a file of `tests/mutants`: what is taken out, and texts of the code with what stands there instead. The
-code itself knows nothing of them. A text that does not stand there exactly once is an error: no mutant rots unseen.
+code itself does not know them. A text that does not stand there exactly once is an error: no mutant rots unseen.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ def _of_worlds(mutant: Mutant, done: subprocess.CompletedProcess[str]) -> Hunt:
 
 
 def _breaks_by_itself(seed: int, faults: str) -> bool:
-    """Whether this world breaks a promise of the code as it is: then it tells nothing of a mutant."""
+    """Whether this world breaks a promise of the code as it is: then it cannot judge a mutant."""
     command = [sys.executable, "-m", "fallow.faults.mutant_hunt", str(seed), "1", faults]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)

@@ -26,7 +26,7 @@ STALL_WALL_MS = 20_000
 
 
 class Target(Protocol):
-    """Where commands are sent: a log that is started, and who knows where in it a command belongs."""
+    """Where commands are sent: a started log, and the layout that gives a command its place in it."""
 
     @property
     def log(self) -> Log:

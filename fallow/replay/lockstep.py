@@ -58,7 +58,7 @@ Progress = Callable[["Lockstep"], None]
 
 
 class Stuck(Exception):
-    """A step does not come to its end; says who has not got where."""
+    """A step does not come to its end; says which service has not got where."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,8 @@ class Lockstep:
         while True:
             answers = await asyncio.gather(*(self._ask(name) for name in names))
             self.polls += 1
-            # The ends as last seen are a lower bound: who has not reached them does not rest, without a question.
+            # The ends as last seen are a lower bound: a service that has not reached them does not rest, and is not
+            # asked.
             left = self._left(answers) or await self._left_now(answers)
             picture = None if left else [answer.cursors for answer in answers]
             if picture is not None and picture == before:
@@ -189,7 +190,7 @@ class Lockstep:
         return self._left(answers)
 
     def _left(self, answers: Sequence[Answer]) -> str:
-        """Who is not at rest, and why; "" when all are."""
+        """The services that are not at rest, and why; "" when all are."""
         for answer in answers:
             if answer.is_busy:
                 return f"{answer.service} is busy"

@@ -126,7 +126,7 @@ def workload_of(trace: Trace, nodes: tuple[NodeSpec, ...], discipline: QueueDisc
 
 
 def _split(trace: Trace, nodes: tuple[NodeSpec, ...], *, typed: bool) -> Trace:
-    """Jobs of which no workers are told as workers that fit into a node: into one of their type, where types count."""
+    """Split jobs without a worker count into workers that fit into a node, of their type where types count."""
     largest = max(node.gpus for node in nodes)
     of_type: dict[str, int] = {}
     for node in nodes if typed else ():

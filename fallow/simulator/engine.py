@@ -43,7 +43,7 @@ class Engine:
         heappush(self._queue, (max(self.now_ms, at_ms), self._number, action))
 
     def after(self, delay_ms: int, action: Action) -> None:
-        """Do this so much later."""
+        """Do this after a delay."""
         self._number += 1
         heappush(self._queue, (self.now_ms + delay_ms, self._number, action))
 

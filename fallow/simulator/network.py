@@ -30,7 +30,9 @@ class Network:
         self._engine.at(until_ms, self._healed)
 
     def reaches(self, who: str, what: Party) -> bool:
-        """Whether this process gets an answer there. Who does not reach the broker reaches none of its partitions."""
+        """Whether this process gets an answer there. A process that does not reach the broker reaches none of its
+        partitions.
+        """
         if not self._cut_until_ms:
             return True
         now_ms = self._engine.now_ms

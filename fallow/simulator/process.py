@@ -40,7 +40,7 @@ class Part(Protocol):
         """The process has started."""
 
     def end(self) -> None:
-        """The process is dead: nothing of this part acts any more."""
+        """The process is dead: no step of this part runs any more."""
 
     def told(self, owned: frozenset[int]) -> None:
         """These partitions of the group should be ours now."""
@@ -116,7 +116,7 @@ class Process:
     # Its steps.
 
     def after(self, delay_ms: int, action: Action) -> None:
-        """Take this step so much later, if the process still lives then."""
+        """Take this step after a delay, if the process still lives then."""
         self.at(self.world.engine.now_ms + delay_ms, action)
 
     def at(self, at_ms: int, action: Action) -> None:

@@ -196,7 +196,7 @@ class World:
 
     @property
     def is_fenced(self) -> bool:
-        """Whether the broker lost what it had acknowledged, and those who noticed it have stopped."""
+        """Whether the broker lost what it had acknowledged, and the processes that noticed it have stopped."""
         return bool(self.broker.lost_tails) and all(process.is_fenced for process in self.processes)
 
     def believed(self, process: Process, cell: str, offset: int, version: int) -> None:

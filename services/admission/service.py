@@ -150,7 +150,7 @@ class AdmissionService:
         return answer
 
     def few_of_gone(self, cancel: JobCancelRequested, topic_tenant: str | None, at_wall_ms: int) -> Event:
-        """This cancel, of a tenant that the cell file does not have, or its rejection: of such only few are passed
+        """This cancel, of a tenant that the cell file does not have, or its rejection: only few of these are passed
         on, by each topic.
         """
         why = self.rates.refusal(GONE + (topic_tenant or ""), at_wall_ms, are_cancels=True)
@@ -348,4 +348,4 @@ def _as_names(job: object, tenant: object) -> tuple[str, str | None] | None:
         return None
     if isinstance(tenant, str) and len(tenant) <= NAME_CHARS_MAX:
         return name, tenant
-    return own_id(name), None  # a sender that names no tenant is told nothing of any job
+    return own_id(name), None  # a sender that names no tenant is told of no job

@@ -57,7 +57,8 @@ class Files(Protocol):
 
 
 CAREFUL = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-"""Who may write in the folder may leave what is no file there: a link is not followed, and nothing is waited for."""
+"""A user who may write in the folder may put there what is no file: a link is not followed, and nothing is waited for.
+"""
 
 
 class NoRegularFile(OSError):

@@ -90,7 +90,7 @@ class CellCollector(Collector):
         yield age
 
     def _tenants(self, cells: Mapping[str, Watched]) -> Iterator[Metric]:
-        """Sums alone, so that those who share a label can be put together."""
+        """Sums alone, so that the ones that share a label can be added."""
         labels = [CELL, "tenant"]
         gar = GaugeMetricFamily("fallow_tenant_gar_ratio", "A tenant's of the schedulable GPUs, now", labels=labels)
         sor = GaugeMetricFamily("fallow_tenant_sor_ratio", "A tenant's of the available GPU time", labels=labels)

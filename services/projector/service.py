@@ -19,7 +19,7 @@ class Patience:
     not_before_ms: int = 0
 
     def failed(self, now_ms: int, chance: float) -> int:
-        """An attempt failed at `now_ms`; `chance` in 0..1 spreads those who fail together. The pause, in ms."""
+        """An attempt failed at `now_ms`; `chance` in 0..1 spreads projectors that fail together. The pause, in ms."""
         pause_ms = min(PAUSE_WALL_MS_MAX, PAUSE_WALL_MS_FIRST * 2 ** min(self.failures, 20))
         pause_ms = int(pause_ms * (0.5 + chance))
         self.failures += 1

@@ -1,1 +1,1 @@
-"""Who is next: orders the waiting jobs of each queue and publishes the heads. Beside that it writes the snapshots."""
+"""The next jobs: orders the waiting jobs of each queue and publishes the heads. Beside that it writes the snapshots."""

@@ -117,7 +117,7 @@ class Progress:
 
         That a job of this content is accepted answers its submission, and so does a no to it. Whatever else happens to
         a job that is not accepted is of one that was there before: it is noted among those, and moves nothing. A no to
-        another command, or to another tenant who names the same id, does not touch the job, and neither does any no
+        another command, or to another tenant that names the same id, does not touch the job, and neither does any no
         once the job is accepted.
         """
         job, event = news.job, news.event

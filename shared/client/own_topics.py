@@ -1,7 +1,7 @@
 """By which topic the submissions of a tenant go: by its own where Kafka shows one, else by the common one.
 
-So it is right for an operator, whatever its cell file says of the topic by now, and for the tenant's own user, who has
-no cell file of the cells and sees no topic but that one. Admission reads an own topic for as long as it is there;
+So it is right for an operator, whatever its cell file says of the topic by now, and for the tenant's own user, which
+has no cell file of the cells and sees no topic but that one. Admission reads an own topic for as long as it is there;
 from its next start on only where its own cell file has the tenant.
 """
 

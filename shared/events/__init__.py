@@ -56,11 +56,11 @@ that need the same (nodes of one kind, or room below one limit), and from when o
 several heads. Jobs started past a head name it. That ends when it starts, is held or is over, or with `HeadCleared`
 when it stands behind another head.
 
-**Who is next, and who makes room.** Placement keeps the lines of all queues itself; queueing tells people as
+**Which job is next, and which makes room.** Placement keeps the lines of all queues itself; queueing tells people as
 `QueuePlanned` who would be next. Where a start needs room, loaning proposes the least costly change:
 `PreemptionProposed` stops attempts for another job, `ResizeProposed` grows or shrinks elastic jobs, `MigrationProposed`
 moves one to put fragments together. Placement carries a proposal out on the newest state or answers `ProposalRefused`.
-With a preemption the victims are `JobStopping`, and `RoomHeld` keeps the places for the job that gains: nobody else
+With a preemption the victims are `JobStopping`, and `RoomHeld` keeps the places for the job that gains: no other job
 gets them. `RoomReleased` ends that: the job starts there, waits for it no more, or has waited for too long.
 
 **What operators say.** `HoldJob` and `ReleaseJob` are about one job; `SetQuota` and `SetPolicy` become `QuotaSet` and

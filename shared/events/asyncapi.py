@@ -32,7 +32,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """One topic: what its records are about, who writes them and who reads them."""
+    """One topic: what its records are about, which services write them and which read them."""
 
     about: str
     writers: tuple[str, ...]
@@ -55,7 +55,7 @@ TOPICS: dict[str, Topic] = {
     "nodes": Topic("What nodes say of themselves and of their runs.", ("executor", "upstream agents"), ("placement",)),
     "demand": Topic("What the inference services need.", ("inference autoscalers",), ("loaning",)),
     "queue": Topic(
-        "Who is next in each queue, and when jobs that do not fit would start.", ("queueing",), ("placement", "cli")
+        "The next jobs in each queue, and when jobs that do not fit would start.", ("queueing",), ("placement", "cli")
     ),
     "proposals": Topic("Changes that would make room.", ("loaning",), ("placement",)),
     "decisions": Topic("The truth: one atomic step of a cell in each record.", ("placement",), (*FOLDING, "admission")),

@@ -1,4 +1,4 @@
-"""Topic `queue`: who is next in each queue, and when jobs that do not fit will start, as queueing plans it.
+"""Topic `queue`: the next jobs in each queue, and when jobs that do not fit will start, as queueing plans it.
 
 The order tells people; what starts, placement decides. Planned starts are proposals: placement looks at each on the
 newest state and puts it in force, or not.

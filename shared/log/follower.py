@@ -66,7 +66,8 @@ class Follower:
     @property
     def lacks_key(self) -> bool:
         """Whether it has passed over records that a key proves that the cell file in force names, and the one here
-        does not: this is an older copy. So much is believed of the state: who has an older copy must not write.
+        does not: this is an older copy. The state is believed for this alone: a process with an older copy must not
+        write.
         """
         return self._lacks_key
 
@@ -123,7 +124,7 @@ class Follower:
         await self.rest()
 
     async def rest(self) -> None:
-        """Read nothing until the next poll: for a writer, who knows its own records already."""
+        """Read nothing until the next poll: for a writer, which knows its own records already."""
         reader, self._reader = self._reader, None
         if reader is not None:
             await reader.stop()
@@ -172,7 +173,7 @@ class Follower:
         return entries
 
     async def _renewed(self) -> bool:
-        """Whether there are other keys now. Who is cancelled over it reads the records that are at hand once more."""
+        """Whether there are other keys now. A call that is cancelled meanwhile reads the records at hand once more."""
         try:
             return await self._layout.signers.renewed()
         except asyncio.CancelledError:
@@ -228,8 +229,8 @@ class Follower:
 
     async def before_append(self) -> None:
         """For a writer, right before it appends: whether the record that was folded last still stands at the state's
-        offset. Raises DamagedLog where another one does, LogUnavailable. Who knows no record of that offset has nothing
-        to compare.
+        offset. Raises DamagedLog where another one does, LogUnavailable. A reader that knows no record of that offset
+        has nothing to compare.
 
         The offset of the next record does not tell: where the log has lost its last record and another writer has
         filled that place, it is the one behind the state. A log that ends before the state is told by the offset.

@@ -48,7 +48,7 @@ class Layout:
     ) -> Outgoing:
         """An event as a record to be written: into its cell's partition, or where its key leads.
 
-        `id` is made from what the record is about, so that a repeat has the same one. `value` is given by those who
+        `id` is made from what the record is about, so that a repeat has the same one. `value` is given by callers that
         have the event's bytes already. Commands say when they were written and how; all other records leave the time
         to Kafka's own timestamp, since there are thousands of them in a second and each is read several times.
         """

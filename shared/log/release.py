@@ -74,7 +74,7 @@ def _whole(record: Record) -> Decision | Undecodable:
 
 async def trail_of(log: Log, layout: Layout, cell: str) -> Trail | None:
     """How far the log of a cell goes: from the newest snapshot on, whose manifest alone is read, each decision is
-    judged. None where those who fold the log are fenced, and tell why. Raises OtherRelease, LogUnavailable.
+    judged. None where the readers that fold the log are fenced, and tell why. Raises OtherRelease, LogUnavailable.
     """
     try:
         manifest = await newest_manifest(log, layout, cell)

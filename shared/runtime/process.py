@@ -61,7 +61,7 @@ class Context(Generic[SettingsT_co]):
     """The topics that it reads, by their names without the namespace: it is not ready while one is gone."""
 
     def run_beside(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        """Run something for as long as the process lives, whose end would change nothing of what it does."""
+        """Run something for as long as the process lives, whose end would not change its work."""
         self.beside.append(asyncio.create_task(work, name=name))
 
     @property

@@ -38,7 +38,7 @@ class RedisFunctions:
     """Calls the functions over one pool of connections.
 
     With `loads` it puts the library into Redis, before its first call and wherever it is missing. Readers leave that to
-    who writes the view, and their users need no right to it.
+    the writer of the view, and their users need no right to it.
 
     Each time it is put there, `told` is given what a person should know of how this Redis is set up, or None.
 

@@ -91,7 +91,7 @@ BeginAnswer = Applied | Further | Busy
 
 
 class CellView:
-    """The view of one cell, for the one who writes it."""
+    """The view of one cell, for its writer."""
 
     def __init__(self, functions: Functions, keys: tuple[str, ...]) -> None:
         self._functions, self._keys = functions, keys

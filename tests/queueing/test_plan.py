@@ -1,4 +1,4 @@
-"""Who is next in each queue: what a plan says is what placement does, as long as there is room."""
+"""The next jobs in each queue: what a plan says is what placement does, as long as there is room."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ decides how much of the cluster is in use. Durations are log-normal within the c
 at most three days.
 
 How many jobs each class has and how long they run is after what Acme tells of Kalos (most jobs small and short, most
-GPU time in jobs of hundreds of GPUs), up to the classes of which Kant tells. Jobs below a node hold so much of the GPU
+GPU time in jobs of hundreds of GPUs), up to the classes that Kant reports. Jobs below a node hold so much of the GPU
 time (some 2 %) that under `spread`, which is how Kubernetes places by default, as many nodes are fragmented as Kant
 tells of before E-Binpack: 8.5 %.
 """

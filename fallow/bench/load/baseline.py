@@ -72,7 +72,7 @@ def plain(count: int) -> list[Ready]:
 
 
 def hops(bootstrap: str, namespace: str, traffic: Mapping[str, Flow]) -> list[Hop]:
-    """Who reads and writes what, as the services do."""
+    """Which client reads and writes what, as the services do."""
     name = {short: f"{namespace}.{short}" for short in ("submissions", "jobs", "nodes", "decisions")}
 
     def hop(service: str, reads: list[str], counted: str = "", to: str = "", *, is_joined: bool = False) -> Hop:

@@ -96,7 +96,7 @@ async def _joined(producer: AIOKafkaProducer, hop: Hop, jobs: int, headers: list
 
 def main() -> None:
     """Read the hop from the command line, and relay with the same event loop as the services."""
-    from fallow.shared.runtime.process import loop_factory  # noqa: PLC0415 - not for those who only describe a hop
+    from fallow.shared.runtime.process import loop_factory  # noqa: PLC0415 - not for callers that only describe a hop
     from fallow.shared.runtime.settings import KafkaSecurity  # noqa: PLC0415 - the same
 
     hop = Hop(**json.loads(sys.argv[1]))

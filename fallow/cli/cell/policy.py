@@ -95,8 +95,8 @@ def _typed(settings: list[str]) -> dict[str, str]:
 
 
 def _time(key: str, value: str) -> int:
-    """Milliseconds, written as a number or as a duration. Less than a second needs its unit: who writes 20 most likely
-    means seconds, and a grace of 20 ms ends jobs before they write a checkpoint.
+    """Milliseconds, written as a number or as a duration. Less than a second needs its unit: a user who writes 20 most
+    likely means seconds, and a grace of 20 ms ends jobs before they write a checkpoint.
     """
     duration_ms = duration_of(value)
     if duration_ms is not None:

@@ -1,4 +1,4 @@
-"""`fallow view`: what Redis must hold before a service with few rights can use it, and who may do what there."""
+"""`fallow view`: what Redis must hold before a service with few rights can use it, and which user may do what there."""
 
 from __future__ import annotations
 

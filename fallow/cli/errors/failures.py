@@ -23,7 +23,7 @@ OWN = str(Path(__file__).parents[2])
 """A file of our own that is missing is a defect."""
 
 VALUE_CHARS_MAX = 120
-"""So much of a value is shown."""
+"""At most so many characters of a value are shown."""
 
 
 class Exit(IntEnum):

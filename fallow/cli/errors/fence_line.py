@@ -1,4 +1,4 @@
-"""What a person is told who reads of a cell that is fenced: what is shown may be history."""
+"""The warning to a reader of a fenced cell: what is shown may be history."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What is told of a command that the cell has not answered in time, as far as the command can read: it may lie behind a
-topic that no service reads any more, or its answer is among decisions that no key of the command's cell file proves.
+"""The message about a command that the cell has not answered in time, as far as the command can read: it may lie behind
+a topic that no service reads any more, or its answer is among decisions that no key of the command's cell file proves.
 """
 
 from __future__ import annotations

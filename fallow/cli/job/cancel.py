@@ -104,7 +104,7 @@ async def told_of_each(
 
 
 def told_of(job_id: str, found: Known, timeout_s: int) -> Outcome:
-    """What is told of one job that a cell knows, and that was followed for so long."""
+    """The outcome of one job that the cell knows, and that was followed for so long."""
     if isinstance(found, JobRow):
         return _was_over(found)
     if isinstance(found, tuple):
@@ -189,7 +189,7 @@ async def whereabouts(client: CellClient, job_id: str, cell: str | None) -> Wher
 
 
 async def _is_in_the_log(client: CellClient, cell: str, job_id: str) -> bool:
-    """Whether the log tells of the job, or of the first element of such an array."""
+    """Whether the log knows the job, or the first element of an array of this id."""
     for each in (job_id, element_id(job_id, 0)):
         with tells_of_reading(job_id, cell):
             async with aclosing(client.story(cell, each)) as told:

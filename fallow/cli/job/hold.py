@@ -105,7 +105,7 @@ async def _told_of_each(
 
 
 def told_of(wish: HoldJob | ReleaseJob, found: Held, timeout_s: int) -> Outcome:
-    """What is told of one job, or array, that was waited for so long."""
+    """The outcome of one job, or array, for which the command has waited so long."""
     job, is_hold = wish.job, isinstance(wish, HoldJob)
     if found.unread:
         return Outcome(job, found.unread, Exit.AWAY, is_from_cell=False)

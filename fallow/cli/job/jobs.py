@@ -151,7 +151,7 @@ async def page_of(
 
 
 def without_places(read: Read[tuple[JobRow, ...]], queues: Sequence[str]) -> Read[tuple[JobRow, ...]]:
-    """The rows without the places of jobs in these queues: `fallow job` tells who is ahead there."""
+    """The rows without the places of jobs in these queues: `fallow job` tells which jobs are ahead there."""
     if not queues:
         return read
     rows = (replace(job, position=None) if job.queue in queues else job for job in read.value)

@@ -15,7 +15,7 @@ from fallow.cli.output.output import print_json, print_sentence
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What is told of one job, and its exit code. `is_from_cell`: it is the cell's answer, else a line of our own for
+    """The answer about one job, and its exit code. `is_from_cell`: it is the cell's answer, else a line of our own for
     want of one. `more` is what JSON says beside it, and `hint` a line for people in its place.
     """
 

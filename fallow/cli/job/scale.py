@@ -55,7 +55,7 @@ def scale(
 
 
 def told_of(job: str, news: News, hint: str) -> Outcome:
-    """What is told of the answer, with what may have been meant where there is no such job."""
+    """The answer in words, with what may have been meant where there is no such job."""
     code = Exit.OK if isinstance(news.event, JobUpdated) else Exit.NO
     return Outcome(job, words(news), code, hint=hint and f"no job {job}{hint}")
 

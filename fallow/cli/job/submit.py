@@ -263,7 +263,7 @@ def _tell_sent(jobs: list[JobSpec], progress: Progress, earlier: Earlier) -> Non
 
 
 def before(job: str, rows: Sequence[JobRow]) -> str:
-    """What is told of a job, or an array, that was submitted before: nothing new came of it."""
+    """The message for a job, or an array, that was submitted before: nothing new came of it."""
     stand = f"it {stands(rows[0].status)}" if rows[0].id == job else f"its elements: {statuses(rows)}"
     return f"{job} was submitted before; {stand}. An id is used once."
 

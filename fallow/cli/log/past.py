@@ -146,7 +146,7 @@ class Past:
 
     @property
     def now_ms(self) -> int:
-        """The cell's time now, for one who has read its log to the end."""
+        """The cell's time now, for a reader of its whole log."""
         return cell_now_ms(self.state.at_ms, self._wall)
 
     async def _next(self) -> Record | None:

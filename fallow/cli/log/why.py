@@ -109,7 +109,7 @@ class Why:
 
     @property
     def is_there(self) -> bool:
-        """Whether the log tells of such a job: more than that it was asked about in vain."""
+        """Whether the log knows the job: more than requests about it in vain."""
         return sum(len(step.sentences) for step in self.steps) > self.refused
 
     def take(self, decision: Decision) -> None:

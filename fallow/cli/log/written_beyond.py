@@ -41,7 +41,7 @@ async def written_by_another_release(
 
 
 def _if_a_strangers(record: Record, *, is_decision: bool, is_emptied: bool) -> str:
-    """What a person may do who knows that no release has written this record. Good decisions before it are not to be
+    """What an operator may do who knows that no release has written this record. Good decisions before it are not to be
     deleted with it.
     """
     if not is_decision:

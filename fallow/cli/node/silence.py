@@ -1,4 +1,4 @@
-"""What a person is told of nodes that are silent or lost: since when, and what comes of it."""
+"""The message about nodes that are silent or lost: since when, and what comes of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fallow quota`: who may use how much, as the cell knows it, and other numbers for it."""
+"""`fallow quota`: how much each tenant may use, as the cell knows it, and commands that change it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fallow.shared.events.effects import ProposalRefused, QuotaRemoved, QuotaSet
 from fallow.shared.events.operations import ReclaimFrom, RemoveQuota, SetQuota
 from fallow.shared.near import listed, meant
 
-app = typer.Typer(no_args_is_help=True, help="Show and change who may use how much of which GPU type.")
+app = typer.Typer(no_args_is_help=True, help="Show and change how much of which GPU type each tenant may use.")
 
 SET_QUOTA, REMOVE_QUOTA = "set-quota", "remove-quota"
 """How a refusal names what it is about."""

@@ -31,7 +31,7 @@ NAMED_MAX = 5
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What is told of a run."""
+    """The report of a run."""
 
     figures: Figures
     lost: Sequence[str]

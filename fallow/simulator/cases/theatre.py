@@ -190,7 +190,7 @@ class Theatre(VirtualCell):
     # Nodes, quotas.
 
     def heard(self, said: list[Said]) -> list[Said]:
-        """What gets through: nothing of silent nodes, and no word that acknowledges what shall not be."""
+        """What gets through: no report of silent nodes, and no acknowledgement that the case withholds."""
         through = []
         for each in said:
             if each.node in self.silent:

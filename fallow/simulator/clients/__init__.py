@@ -1,1 +1,1 @@
-"""Those outside a simulated world's services: tenants, readers, the person who looks after it."""
+"""The clients of a simulated world's services: tenants, readers, the operator."""

@@ -1,4 +1,4 @@
-"""The person who looks after a world's cells: a fenced input is read on from where that person decides, and a cell
+"""The operator of a world's cells: a fenced input is read on from where the operator decides, and a cell
 begins that a stranger wrote to before it had decided anything.
 """
 

@@ -1,4 +1,4 @@
-"""I2 towards those who submit: every command is answered, and every answer is kept by the log."""
+"""I2 towards submitters: every command is answered, and every answer is kept by the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The checker's own books of a cell: who waits, who holds what, who may use how much. Kept from effects alone.
+"""The checker's own books of a cell: which job waits, which holds what, how much each tenant may use. Kept from effects
+alone.
 
 It shares nothing with the fold that every service runs: where both agree, two independent readings of the log do.
 """

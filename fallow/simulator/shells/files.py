@@ -32,7 +32,7 @@ class WorldFiles:
         """The process is dead."""
         self.is_closed = True
 
-    def open(self, name: str, *, to_append: bool = False) -> int:  # noqa: ARG002 - files know who may write how
+    def open(self, name: str, *, to_append: bool = False) -> int:  # noqa: ARG002 - files check the writer's rights
         """As the port says."""
         self._reach()
         self._open.append(self._folder.setdefault(name, Stored()))

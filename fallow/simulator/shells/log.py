@@ -41,7 +41,7 @@ Shaped = Callable[[Message], Sequence[Message]]
 
 
 class Dead(Exception):
-    """The process is dead: nothing of what it does reaches the world."""
+    """The process is dead: none of its actions reaches the world."""
 
 
 class WorldLog:
@@ -163,7 +163,7 @@ class WorldLog:
         return await self.answered(lambda: self.broker.topic_record_bytes_max(name))
 
     def reader(self, positions: Mapping[TopicPartition, int], *, patient_ms: int = 0) -> WorldReader:
-        """As the port says. Who is patient hears of news so much later."""
+        """As the port says. A patient reader hears of news after its delay."""
         return WorldReader(self, positions, patient_ms)
 
     def member(self, group: str, topic: str) -> Member:  # noqa: ARG002 - each group has one

@@ -90,7 +90,7 @@ class Disk:
         ]
 
     def die(self, node: str) -> None:
-        """The machine is gone, with everything that ran on it. Its diary is not, and who writes it may not know."""
+        """The machine is gone, with everything that ran on it. Its diary is not, and its writer may not know."""
         self._dead[node] = None
         self._world.history.moments.append(NodeMoment(self._world.engine.now_ms, node, "died"))
         for at in [at for at in self._on_device if at[0] == node]:

@@ -1,4 +1,4 @@
-"""Who is told that it should own what: the group protocol, as far as it matters. A hint, never a fence.
+"""Which member is told to own what: the group protocol, as far as it matters. A hint, never a fence.
 
 A member that is paused beyond its session is given up, and believes to own its share until it wakes and hears better. A
 member that gains may be told before the one that loses.

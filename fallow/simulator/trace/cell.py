@@ -28,7 +28,7 @@ from fallow.shared.log.layout import tenant_of
 from fallow.shared.log.machine.writer import UnwritableDecision
 
 Follow = Callable[[CellState, Decision], None]
-"""Who wants to know of each decision, and of the state behind it."""
+"""A listener to each decision, and to the state behind it."""
 
 DECISIONS_AT_ONCE_MAX = 100_000
 """More at one moment of cell time is a cell that does not come to rest."""
@@ -96,13 +96,13 @@ class VirtualCell:
         return answer
 
     def tell(self, event: Event) -> None:
-        """Hand an event to those who read its topic."""
+        """Hand an event to the readers of its topic."""
         source = f"{event.topic}-0"
         number = self._read[source] = self._read.get(source, 0) + 1
         self.hand_over(Input(source, number, event))
 
     def hand_over(self, item: Input) -> None:
-        """An event with its place in its topic, to those who read it."""
+        """Hand an event with its place in its topic to its readers."""
         self.placement.take([item])
 
     def say(self, turn: Turn) -> None:

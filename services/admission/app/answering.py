@@ -85,7 +85,7 @@ WITH_ANY_FILE = frozenset(
 """Rejections that no other cell file takes back; and what is one too many shall cost little."""
 
 PART_BYTES = 65_536
-"""So much of a batch is answered at once: a few milliseconds."""
+"""At most so many records of a batch are answered at once: a few milliseconds."""
 
 Subscribing = Callable[[Context[AdmissionSettings], Sequence[str], str, Delivery], Subscription]
 """How a process comes to its share of these topics in this group, not started."""
@@ -188,8 +188,8 @@ class Admission:
         self._operating, self._look_again_ms = asyncio.Lock(), 0
 
     async def begin(self) -> str | None:
-        """Stand at the operations and join those who share the submissions. Raises LogUnavailable. A text says why it
-        must not: while the log of any cell is one of another release, readers of that one know no answer of this
+        """Stand at the operations and join the group that shares the submissions. Raises LogUnavailable. A text says
+        why it must not: while the log of any cell is one of another release, readers of that one know no answer of this
         one, and a submission that is answered counts as read.
         """
         try:

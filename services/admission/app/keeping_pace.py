@@ -141,7 +141,7 @@ class KeepingPace:
         try:
             records = await reader.poll(DECISIONS_MAX, wait_ms=wait_ms)
         except LogTruncated as error:
-            # Of what is older nothing is of use, and what is lost of the log is told of by those who fold it.
+            # Older entries are of no use, and the readers that fold the log report what it has lost.
             reader.seek(error.tp, error.end)
             self._may_be_others = True  # perhaps the topic is another one now
             self._read.pop(self._cells.get(error.tp[1], ""), None)
@@ -189,7 +189,7 @@ class KeepingPace:
             self._may_be_others = True
             raise OtherRelease(f"cell {cell}: {other}") from other
         except DamagedLog:
-            self._trails[cell] = None  # those who fold the log are fenced, and tell of it
+            self._trails[cell] = None  # the readers that fold the log are fenced, and report it
 
     async def _has_looked_again(self) -> bool:
         """Ask again whose logs they are. Whether to go on: where another release may be the one that reads the jobs,

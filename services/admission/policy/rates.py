@@ -40,7 +40,7 @@ NO_TENANT = ""
 """Instead of a tenant, for whatever is in the name of none."""
 
 OF_NO_TENANT = SubmissionRate(per_s=100, burst=500)
-"""A sender whose tenant is not in the file yet is told so; a flood of such has no tenant whose limit it meets."""
+"""A sender whose tenant is not in the file yet is told so; no tenant's limit stops a flood of these."""
 
 GONE = "?"
 """Instead of a tenant, for cancels that are passed on in the name of one that the cell file does not have. Behind it

@@ -98,7 +98,7 @@ def home_of(file: CellFile, tenant: Tenant, spec: JobSpec) -> Home | Rejection:
 
 def _pools(cell: CellPart, tenant: Tenant, spec: JobSpec) -> tuple[Pool, ...] | Rejection:
     """In the job's own order, else in the file's; without a wish, inference tries inference pools first, and a job that
-    takes any GPU type those of which the cell has the most: scarce ones are left to who names them.
+    takes any GPU type those of which the cell has the most: scarce ones are left to jobs that name them.
     """
     by_name, gpus = {pool.name: pool for pool in cell.pools}, cell.gpus_by_type
     if spec.pools:

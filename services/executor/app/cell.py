@@ -304,7 +304,7 @@ class CellExecutor:
         self._note()
 
     def _look_at_plan(self) -> None:
-        """Wake who waits for the next tick, if it may be due earlier by now."""
+        """Wake the task that waits for the next tick, if it may be due earlier by now."""
         due_ms, look_ms = self.service.next_due_ms(), self.service.next_look_ms()
         if _is_earlier(due_ms, self._planned_ms) or _is_earlier(look_ms, self._planned_look_ms):
             self._wake.set()
@@ -319,7 +319,7 @@ class CellExecutor:
                 self._fence([slot])
 
     async def _look_at_reigns(self) -> None:
-        """Who is told to stop what it never began writes no line, and would not notice that it is fenced."""
+        """An agent that is told to stop what it never began writes no line, and would not notice that it is fenced."""
         self._fence(self._diaries.lost())
 
     def _fence(self, slots: list[int]) -> None:

@@ -52,7 +52,7 @@ class Lease:
         return min([self.renewed_ms + granted_ms, *(words.first_ms + words.allowed_ms for words in self.unconfirmed)])
 
     def tell(self, made_ms: int, allowed_ms: int) -> None:
-        """A word that is made now tells of a lease that allows so much."""
+        """A report made now says that the lease allows `allowed_ms`."""
         if self.unconfirmed and self.unconfirmed[-1].allowed_ms == allowed_ms:
             self.unconfirmed[-1].last_ms = made_ms
         else:

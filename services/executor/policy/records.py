@@ -53,7 +53,7 @@ class _Gathering:
     room: int = TEXT_BYTES_MAX
 
     def takes(self, node: str, size_bytes: int) -> bool:
-        """Whether there is room for so much, and nothing between it and what the node said before."""
+        """Whether the record has room for so many bytes, and no other report stands behind the node's last one."""
         return size_bytes <= self.room and len(self.said) < self.count_max and node not in self.behind
 
 

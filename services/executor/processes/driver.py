@@ -358,7 +358,7 @@ class ProcessDriver:
     def _let_go(self, key: RunKey, run: LiveRun) -> None:
         if self._users is not None and not self._has_others(key):
             self._users.close(self._folder(key))
-        # Supervisors end in a moment; who is not waited for stays in the table of processes.
+        # Supervisors end in a moment; one that is not waited for stays in the table of processes.
         self._ending += [worker.child for worker in run.workers.values() if worker.child is not None]
         self._over += 1
         if self._over % PRUNE_EVERY == 0:

@@ -55,7 +55,7 @@ class Searches:
         return self._supervisors.get(mark, [])
 
     def may_search(self, mark: str) -> bool:
-        """Whether this worker may search the machine now. Who may not has its turn before those that had theirs."""
+        """Whether this worker may search the machine now. One that may not has its turn before the others."""
         if mark in self._served or self._left == 0:
             self._is_asked_in_vain |= mark not in self._served
             return False

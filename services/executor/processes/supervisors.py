@@ -47,8 +47,8 @@ class Supervisors:
 
     def end(self) -> bool:
         """Have them end their workers at once, with whatever hides from everybody else. Whether none is left, and asked
-        for again until then. Who does not end in time is no supervisor, or is kept from its work: it is halted, and
-        killed once nothing is below it any more.
+        for again until then. A process that does not end in time is no supervisor, or is kept from its work: it is
+        halted, and killed once nothing is below it any more.
 
         A worker may make many that pose as one: the machine is searched twice at most, however many there are.
         """

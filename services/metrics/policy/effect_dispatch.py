@@ -1,4 +1,4 @@
-"""What an accumulator does with each kind of effect: a table, so that those who want nothing of it cost nothing."""
+"""What an accumulator does with each kind of effect: a table, so that an effect that it does not use costs nothing."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class TimeWeightedRatio:
         self.part, self.whole, self._since_ms = part, whole, at_ms
 
     def twin(self) -> TimeWeightedRatio:
-        """Nothing of the same wholes, over the same time."""
+        """Zero of the same wholes, over the same time."""
         other = TimeWeightedRatio()
         other.whole, other._since_ms, other._time_ms = self.whole, self._since_ms, self._time_ms
         return other

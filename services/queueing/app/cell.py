@@ -1,5 +1,5 @@
-"""The work of queueing on one cell: follow its log, publish now and then who is next and when jobs that do not fit
-would start, and have snapshots of the state written.
+"""The work of queueing on one cell: follow its log, publish now and then which jobs are next and when jobs that do not
+fit would start, and have snapshots of the state written.
 """
 
 from __future__ import annotations

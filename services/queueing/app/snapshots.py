@@ -262,7 +262,7 @@ class Keeper:
 
     async def _tried(self, work: Callable[[], Awaitable[T]]) -> T | None:
         """Do a part of the work on a snapshot; None if it failed: then what is there is read anew, later. A defect is
-        told and ends no plans: to cut a state changes nothing of it. Where its task ends
+        told and ends no plans: a cut does not change the state. Where its task ends
         before it begins, the part is never begun.
         """
         try:

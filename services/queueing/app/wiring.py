@@ -1,5 +1,5 @@
-"""Queueing's process: for each cell that it owns, follow the log, publish now and then who is next and when jobs that
-do not fit would start, and write snapshots of the state.
+"""Queueing's process: for each cell that it owns, follow the log, publish now and then which jobs are next and when
+jobs that do not fit would start, and write snapshots of the state.
 
 Placement keeps the lines itself and waits for no plan; so where this process is late or away, nothing starts later.
 What it keeps for planned starts lapses when no plan comes for long.

@@ -1,4 +1,4 @@
-"""Who is next in each queue of a cell, from one look at its whole state.
+"""The next jobs in each queue of a cell, from one look at its whole state.
 
 It costs about a microsecond for each waiting job, so it is made now and then: no service waits for it. It goes by the
 order that placement's walk uses, so it is right as long as what is next fits; a job that does not fit is passed or

@@ -31,7 +31,7 @@ _PATTERNS |= {
 FIELDS_PAGE = "docs/reference/job-fields.md"
 
 _UNSUPPORTED = frozenset({"scaling", "fungible", "heterogeneous"})
-"""Fields that no value makes right: who is told of the wrong type of one would mend it in vain."""
+"""Fields that no value makes right: a user who is told the wrong type of one would mend it in vain."""
 
 _ASKED_ELSEWHERE = {
     **dict.fromkeys(("gpu", "gpus", "num_gpus", "nvidia.com/gpu"), ("gpu_milli", "1000 is one GPU")),

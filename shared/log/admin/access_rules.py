@@ -229,8 +229,8 @@ def access_differences(
 
 
 def _gone_among(expected: frozenset[Rule], there: Collection[str] | None) -> Callable[[Rule], bool]:
-    """Whether a rule is about the own topic of a tenant, which is not there. To who does not see all that is declared
-    Kafka may hide that one, too.
+    """Whether a rule is about the own topic of a tenant, which is not there. To a user who does not see all that is
+    declared Kafka may hide that one, too.
     """
     topics = {rule.name for rule in expected if rule.resource is Resource.TOPIC}
     common = min((name for name in topics if name.endswith(f".{PER_TENANT}")), key=len, default=None)

@@ -1,4 +1,4 @@
-"""Who is in a consumer group, as Kafka knows it."""
+"""The members of a consumer group, as Kafka knows it."""
 
 from __future__ import annotations
 

@@ -223,7 +223,7 @@ class KafkaLog:
         return {(tp.topic, tp.partition): offset for tp, offset in answer.items()}
 
     async def _told(self, error: Exception, what: str, topics: Collection[str]) -> LogUnavailable:
-        """What is told of an error: where it may come of topics that are not there, and these are not, that."""
+        """The message for an error: where topics may be the cause and are not there, it names them."""
         may_be_gone = isinstance(error, UnknownTopicOrPartitionError | KafkaTimeoutError)
         if may_be_gone and self._queries is not None:
             with contextlib.suppress(LogUnavailable, TimeoutError):

@@ -15,7 +15,7 @@ class Ending:
     exit_code: int
 
 
-# By name: the runtime knows nothing of logs and cells.
+# By name: the runtime does not know logs and cells.
 ENDINGS: dict[str, Ending] = {
     "SettingsError": Ending("the settings have an error", WRONG_SETTINGS),
     "CellFileError": Ending("the cell file has an error", WRONG_SETTINGS),

@@ -117,8 +117,8 @@ def parse_cell_file(text: str, name: str) -> CellFile:
 
 
 def _no_placements(file: CellFile, places: _Places) -> Iterator[str]:
-    """Unknown placement policies: placement would refuse the whole policy of the cell for one. A rule for who writes a
-    file, as the next.
+    """Unknown placement policies: placement would refuse the whole policy of the cell for one. A rule for the writer of
+    a file, as the next.
     """
     for number, cell in enumerate(file.cells):
         name = cell.policy.placement
@@ -129,8 +129,8 @@ def _no_placements(file: CellFile, places: _Places) -> Iterator[str]:
 
 
 def _quotas_of_no_pool(file: CellFile, places: _Places) -> Iterator[str]:
-    """The quotas of a GPU type that no pool has: they would limit and guarantee nothing. A rule for who writes a file:
-    one that a log holds is read without it.
+    """The quotas of a GPU type that no pool has: they would limit and guarantee nothing. A rule for the writer of a
+    file: one that a log holds is read without it.
     """
     types = {pool.gpu_type for cell in file.cells for pool in cell.pools}
     for number, tenant in enumerate(file.tenants):

@@ -21,7 +21,7 @@ NAME = "format"
 WAY = "go back to the release that wrote it, or give an empty folder"
 
 _BYTES_MAX = 80
-"""More than the file ever holds; of a longer one so much is shown."""
+"""More than the file ever holds; of a longer one this many bytes are shown."""
 
 _DIARY_BYTES = 65_536
 """Hundreds of lines, each of which names a job."""

@@ -13,7 +13,7 @@ ROWS_MAX = 5_000_000
 """A job or a node of a table takes some hundred bytes, however short its row is."""
 
 SHOWN_CHARS = 40
-"""So much of a column's name or of a cell is told."""
+"""At most so many characters of a column's name or of a cell are shown."""
 
 
 class WrongTable(csv.Error):

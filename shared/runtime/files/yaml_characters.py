@@ -88,7 +88,7 @@ def _quoted(text: str, loader: Any, levels_max: int) -> list[_Quoted]:
         # As long, and of the same form to every loader: so each place in it is the same place in the text.
         return list(_found(text, yaml.parse(_LOOKED_FOR.sub(_stand_in, text), Loader=loader), levels_max))
     except (yaml.YAMLError, ValueError, OverflowError, RecursionError):
-        return []  # who reads the text tells what is wrong
+        return []  # the parser of the text tells what is wrong
 
 
 def _stand_in(found: re.Match[str]) -> str:

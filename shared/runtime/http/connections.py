@@ -25,7 +25,7 @@ SCRAPES_MAX = 32
 SCRAPED = "/metrics"
 
 CONNECTION = "fallow.connection"
-"""Under this name the application is told of the connection of a request."""
+"""The name under which the application finds the connection of a request."""
 
 
 class BoundedHttp(HttpToolsProtocol):
@@ -62,7 +62,7 @@ class BoundedHttp(HttpToolsProtocol):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether its request is whole and nothing of the answer is sent yet. So it is taken of one
+        """Whether its request is whole and no byte of the answer is sent yet. So it is taken of one
         that is so new that its request has not been read yet.
         """
         cycle: Any = self.cycle

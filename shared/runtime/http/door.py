@@ -2,7 +2,7 @@
 
 Any client that reaches the port may open connections as fast as it can. What one costs besides answers, to accept it,
 to refuse what it brings and to close it, is paid for when it is accepted: so all of them together take at most a
-quarter of the loop. Who is not accepted yet stands in the kernel's queue, which serves who came first.
+quarter of the loop. A connection that is not accepted yet stands in the kernel's queue, which serves them in order.
 """
 
 from __future__ import annotations

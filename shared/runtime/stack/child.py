@@ -147,7 +147,7 @@ def what_it_said(log_file: Path, lines: str) -> str:
 
 
 def last_lines(file: Path, begins: int) -> str:
-    """What is told of the output from this byte on: what an earlier process wrote into the same file says nothing of
+    """The end of the output from this byte on: what an earlier process wrote into the same file says nothing of
     the last.
     """
     try:

@@ -30,7 +30,7 @@ def obstacle(image: str) -> str | None:
     """Why a container of this image cannot be used here, or None when an engine answers and has the image."""
     if importlib.util.find_spec("testcontainers") is None:
         return "testcontainers is not installed"
-    import docker  # noqa: PLC0415 - heavy, and only who asks for containers needs it
+    import docker  # noqa: PLC0415 - heavy, and only callers that want containers need it
 
     try:
         with contextlib.closing(docker.from_env(timeout=5)) as engine:

@@ -162,7 +162,7 @@ class KafkaFromJars:
         is_new = not self._has_storage
         self.launch()
         self.wait_until_up()
-        if is_new and "listeners" not in self.more:  # elsewhere it may first want to know who asks
+        if is_new and "listeners" not in self.more:  # elsewhere it may first require a login
             self._wait_until_it_coordinates()
 
     def launch(self) -> None:

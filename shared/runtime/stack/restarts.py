@@ -14,7 +14,7 @@ SIGNAL_BASE = 128
 """A shell, a container and Java end with this and the number of the signal that ended them."""
 
 WORDLESS = {-SIGKILL, -SIGTERM, -SIGINT, -SIGHUP}
-"""Ends by a signal from outside: what the process wrote before tells nothing of them."""
+"""Ends by a signal from outside: what the process wrote before does not explain them."""
 
 
 @dataclass(slots=True)

@@ -119,7 +119,7 @@ class Services:
     async def wait_ready(
         self, *names: str, wait_s: float = READY_WAIT_S, say: Say | None = None, told_s: float = READY_TOLD_S
     ) -> None:
-        """Waits until these (all when none is named) are ready; every `told_s` seconds says who is not. Raises
+        """Waits until these (all when none is named) are ready; every `told_s` seconds says which are not. Raises
         StackError at once where one of them has ended, also one that was ready, and where one is late in the end.
         """
         watched = names or self.names
@@ -135,7 +135,7 @@ class Services:
             await asyncio.sleep(LOOK_AGAIN_S)
 
     async def not_ready(self) -> dict[str, str]:
-        """Who is not ready now, and why; those that have ended too."""
+        """The services that are not ready now, and why; those that have ended too."""
         reasons = {name: await self._obstacle(service) for name, service in self._services.items()}
         return {name: reason for name, reason in reasons.items() if reason}
 

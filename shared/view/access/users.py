@@ -79,7 +79,7 @@ def _differences_of(name: str, words: frozenset[str] | None, rights: frozenset[s
 
 
 def _of_another(name: str, words: frozenset[str]) -> Iterable[str]:
-    """A user that is not declared is told of where it can do anything."""
+    """A user that is not declared is reported if it can do anything."""
     is_open = "on" in words and any(word.startswith("+") for word in words)
     if is_open and "nopass" in words:
         yield f"beside the declared ones: user {name} needs no password"

@@ -106,3 +106,58 @@ def test_a_bound_that_says_most_would_be_found() -> None:
         "waits_ms_most",
     ]
     assert BOUND_AS_MOST.findall("def test_it_waits_at_most_ten_seconds(") == []
+
+
+RIDDLES = re.compile(r"\b(?:whoever|nobody|somebody|anybody|whom)\b", re.IGNORECASE)
+"""Words that hide the subject: a sentence names it (`any reader`, `no job`, `the tenant`, `a standby`)."""
+
+AS_ANOTHER = re.compile(r'"""The same\b')
+"""A docstring that begins so says nothing without the one above it."""
+
+MADE_OR_FOREIGN = frozenset({"deploy/asyncapi.yaml", "tests/executor/workers/test_worker_users.py"})
+"""The titles of fields, made from their names, and the name of a Unix user."""
+
+STILL_TO_CLEAN = (
+    "services/loaning/",
+    "services/placement/",
+    "shared/cluster/",
+    "tests/cluster/",
+    "tests/loaning/",
+    "tests/placement/",
+)
+"""Folders that may still hold such words. A folder leaves this list when it is clean; none comes back."""
+
+
+def riddles_in(text: str) -> list[str]:
+    """The words of this text that hide a subject, and the begins of docstrings that say `the same`."""
+    return RIDDLES.findall(text) + AS_ANOTHER.findall(text)
+
+
+def with_riddles() -> dict[str, list[str]]:
+    """By path, what `riddles_in` finds in each text."""
+    own = Path(__file__).resolve()
+    found = {path: riddles_in(path.read_text(encoding="utf-8")) for path in texts() if path.resolve() != own}
+    return {path.relative_to(TOP).as_posix(): words for path, words in found.items() if words}
+
+
+def test_sentences_name_their_subjects_in_every_folder_that_is_clean() -> None:
+    found = with_riddles()
+    assert {
+        path: words
+        for path, words in found.items()
+        if path not in MADE_OR_FOREIGN and not path.startswith(STILL_TO_CLEAN)
+    } == {}
+
+
+@pytest.mark.parametrize("folder", STILL_TO_CLEAN)
+def test_a_folder_that_is_clean_has_left_the_list(folder: str) -> None:
+    assert any(path.startswith(folder) for path in with_riddles()), f"{folder} is clean: take it off the list"
+
+
+@pytest.mark.parametrize("text", ["Nobody waits.", "whoever asks", "for whom", '"""The same of a job."""'])
+def test_a_sentence_without_a_subject_would_be_found(text: str) -> None:
+    assert len(riddles_in(text)) == 1
+
+
+def test_names_and_other_uses_of_the_same_are_no_such_sentences() -> None:
+    assert riddles_in("of_nobody, for_whom: the same job; 'The same holds'") == []

@@ -1,1 +1,1 @@
-"""What is told of one job: where it stands, where it was, why it waits."""
+"""The story of one job: where it stands, where it was, why it waits."""

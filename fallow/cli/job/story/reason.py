@@ -1,4 +1,4 @@
-"""Why a waiting job waits, in words: the code, its numbers in each domain, and who is ahead."""
+"""Why a waiting job waits, in words: the code, its numbers in each domain, and the jobs ahead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The consumer of those who share a topic with their replicas: it is woken seldom under load, and a Delivery says what
+"""The consumer of a service whose replicas share a topic: it is woken seldom under load, and a Delivery says what
 is read and committed.
 """
 

@@ -1,1 +1,1 @@
-"""Rules about who comes first, and who waits for what."""
+"""Rules about which job comes first, and which waits for what."""

@@ -1,5 +1,5 @@
-"""Who comes first: no decision starts a job past another one that had to come before it, and no job that could start is
-left waiting while nothing else happens. By the rules of docs/queues.md, from the checker's own books.
+"""The order of jobs: no decision starts a job past another one that had to come before it, and no job that could start
+is left waiting while nothing else happens. By the rules of docs/queues.md, from the checker's own books.
 
 Only what is surely wrong is said. A job that could start is a gang that surely fits, that its tenant's limits surely
 allow, and that nothing could keep back: no job of its own or of an earlier queue that must not be passed. Where

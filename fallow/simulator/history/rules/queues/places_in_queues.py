@@ -11,7 +11,7 @@ from fallow.simulator.history.rules.queues.queue_rules import DEFAULT, Ages
 
 
 def places_in_queues(books: Books) -> dict[str, int]:
-    """Each waiting job's place, shares aside: who has waited longest, his priority counted as waiting; without aging
+    """Each waiting job's place, shares aside: by waiting time, with the priority counted as waiting; without aging
     the higher priority, then who was submitted earlier. Then the higher priority, then who came first.
     """
     queues: dict[str, list[tuple[tuple[int, int], str]]] = {}

@@ -37,7 +37,7 @@ class QueueRule:
 
 
 UNKNOWN = QueueRule("", 0, "best-effort-fifo", is_fair=False)
-"""A queue of which no cell file tells."""
+"""A queue that no cell file names."""
 
 
 def rules_in(content: str, cell: str) -> dict[str, QueueRule]:

@@ -81,7 +81,7 @@ def _wrong_removal(page: JobPage, effect: e.JobResizing, held: dict[int, WorkerP
 
 
 def wrong_settling(page: JobPage, effect: e.WorkersSettled) -> str | None:
-    """I1, I3: what has started was starting, and who is over had a place."""
+    """I1, I3: a worker that has started was starting, and one that is over had a place."""
     held = {place.rank: None for place in page.places}
     over = (*effect.done, *effect.gone)
     late = [rank for rank in effect.joined if rank not in page.starting]

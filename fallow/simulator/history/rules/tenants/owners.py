@@ -41,4 +41,4 @@ def passed_on_for_a_stranger(event: Event) -> str | None:
     """What admission let pass of what a stranger said in the name of a tenant with a topic of its own; or None."""
     if not isinstance(event, JobCancelRequested) or event.reason != STRANGERS_WORDS:
         return None
-    return f"job {event.job} is to be cancelled by who may not speak for {event.tenant}"
+    return f"job {event.job} is to be cancelled by a sender that may not speak for {event.tenant}"
