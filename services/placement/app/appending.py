@@ -46,8 +46,8 @@ BEGIN_ANEW = (
 )
 
 
-UNREADABLE = "holds a decision at offset {offset} and can be read to {end} only: somebody's transaction is open there"
-"""Why a writer waits. Nobody but a stranger opens transactions in this topic."""
+UNREADABLE = "holds a decision at offset {offset} and can be read to {end} only: a transaction is open there"
+"""Why a writer waits. Services of the cell open no transactions in this topic."""
 
 
 class Appending:
@@ -172,8 +172,8 @@ class Appending:
 
     async def _look_before(self, tenure: Tenure[PendingDecision]) -> AppendUnknown | AppendRefused | None:
         """None where the record may be appended; where the log does not say what stands before it, or refuses to, it is
-        as if the append had had no answer, or that one. Raises DamagedLog: nobody reads what is written behind a record
-        that is not the one this process knows.
+        as if the append had had no answer, or that one. Raises DamagedLog: no reader reads what is written behind a
+        record that is not the one this process knows.
         """
         try:
             await self._follower.before_append()

@@ -155,7 +155,7 @@ class CellWriter:
             return self._file
 
     def _look_at_key(self) -> None:
-        """A standby that could not take over is not ready either: nobody would notice before the writer is gone."""
+        """A standby that could not take over is not ready either: no alert would tell before the writer is gone."""
         what, why = f"key of cell {self.cell}", self._appending.why_not_taken_over()
         if why == self._why_not:
             return
@@ -258,7 +258,7 @@ class CellWriter:
     # Writing.
 
     async def _write(self) -> None:
-        """Take the cell over and decide until it is somebody else's."""
+        """Take the cell over and decide until another process owns it."""
         await self._follower.catch_up()
         await self._appending.may_begin()
         await self._clock.begin()
@@ -304,7 +304,7 @@ class CellWriter:
             await inflow.stop()
 
     async def _leave(self, tenure: Tenure[PendingDecision]) -> None:
-        """Put down what the next writer would not know: once, since the cell is somebody else's now."""
+        """Put down what the next writer would not know: once, since another process owns the cell now."""
         if self._stepped or not tenure.writes:
             return
         tenure.begin()
@@ -419,8 +419,8 @@ class CellWriter:
         return [name for name, source in self._sources.items() if self._start(source, read[name]) is not None]
 
     def _start(self, source: str, read: int) -> int | None:
-        """From where a person decided to read on an input that was read to here. None: nobody did, or it was done: one
-        decision is good for one loss, however long it stays in the environment.
+        """From where a person decided to read on an input that was read to here. None: there is no decision, or it was
+        done: one decision is good for one loss, however long it stays in the environment.
         """
         start, times = self._context.settings.resumes.get((source, read), (None, frozenset[int]()))
         if start is None or self._follower.state.input_resumes.get((source, read, start), 0) + 1 not in times:

@@ -1,4 +1,4 @@
-"""Tells in the log of the process what of its cell file is not in force: as a process starts, nobody waits for an
+"""Tells in the log of the process what of its cell file is not in force: as a process starts, no command waits for an
 answer.
 """
 

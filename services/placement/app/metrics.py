@@ -75,7 +75,7 @@ class PlacementMetrics:
 
 
 class CellMetrics:
-    """The same for one cell. Labels are looked up once, and not for each cycle."""
+    """The metrics of one cell. Labels are looked up once, and not for each cycle."""
 
     def __init__(self, metrics: PlacementMetrics, cell: str) -> None:
         self._all, self._cell = metrics, cell

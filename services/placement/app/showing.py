@@ -107,7 +107,7 @@ def _failed(cell: str, failures: Failures) -> str | None:
 
 
 def _held(cell: str, failures: Failures) -> str | None:
-    """The same of jobs that the state refused to start."""
+    """What a person should report of the jobs that the state refused to start."""
     count = failures.jobs
     if not count:
         return None

@@ -1,4 +1,4 @@
-"""What a decision failed on that nobody foresaw. An input on which it raised an error is set aside; a waiting job whose
+"""Unforeseen failures of a decision. An input on which it raised an error is set aside; a waiting job whose
 start the state refused is held. The cell goes on.
 
 Where many in a row would be, the defect is in all of them, or in the state, and they are better left where they are:

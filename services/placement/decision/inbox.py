@@ -29,7 +29,7 @@ NEW_JOBS_LOOKED_AT_MAX = 2_000
 """One decision takes in about as many."""
 
 OTHERS_LOOKED_AT_MAX = 2_000
-"""The same of all other inputs."""
+"""One decision takes in about as many inputs of all other sources."""
 
 _OF_QUOTAS = frozenset({SetQuota, RemoveQuota})
 

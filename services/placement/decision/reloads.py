@@ -3,7 +3,7 @@
 A file is put in force behind all operations that stand before its reload, and before all that stand behind it: who set
 a quota behind it was told that it is set. So a reload for which a file was read waits here, with what follows it in its
 topic, until what stands before it was taken in, and then until the file is wholly in force. Only then does it count as
-read: whoever takes the cell over before that reads it again, and the file with it.
+read: a writer that takes the cell over before that reads it again, and the file with it.
 """
 
 from __future__ import annotations

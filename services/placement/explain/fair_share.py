@@ -60,7 +60,7 @@ def shares_of(state: CellState, now_ms: int) -> list[TenantShare]:
 
 
 def share_of(state: CellState, tenant: str, now_ms: int) -> TenantShare:
-    """The same of one tenant, without its waiting jobs."""
+    """The shares of one tenant, without its waiting jobs."""
     return _told(state, Shares(state, now_ms), tenant, [], waiting_limits_in_force(state.cell_file))
 
 

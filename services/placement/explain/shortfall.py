@@ -1,6 +1,6 @@
 """What there is and what is missing for a job that does not fit, in numbers, pool by pool and unit by unit.
 
-Nothing of this is kept or logged: it is worked out when somebody asks.
+Nothing of this is kept or logged: it is worked out when a reader asks.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def _split_usual(free: int, islands: Sizes, nics: Sizes, gpus: int, workers: int
 def _split(free: int, islands: Sizes, nics: Sizes, gpus: int, workers: int) -> tuple[Devices, ...]:
     masks = _masks(free, islands) if len(islands) > 1 else [free]
     begins = list(accumulate(nics, initial=0))
-    # The islands that hold a worker each, the least roomy first: nobody looks at all of them for each worker.
+    # The islands that hold a worker each, the least roomy first: no worker looks at all of them.
     whole = [(mask.bit_count(), at) for at, mask in enumerate(masks) if mask.bit_count() >= gpus]
     heapify(whole)
     found = []

@@ -50,7 +50,7 @@ def could_hold(state: CellState, pool: PoolCapacity, spec: JobSpec) -> bool:
 
 
 def could_hold_later(state: CellState, pool: PoolCapacity, spec: JobSpec) -> bool:
-    """The same when no maintenance is planned any more."""
+    """Whether the pool's nodes would hold the job as `could_hold` says, once no maintenance is planned any more."""
     return _could_hold(state, pool, _at_any_time(_form_of(state, pool, spec)))
 
 
@@ -77,7 +77,7 @@ def could_ever_start(state: CellState, job: Job) -> bool:
 
 
 def could_ever_hold(state: CellState, spec: JobSpec) -> bool:
-    """The same of a job as it stands in line (`in_line`)."""
+    """Whether any pool could ever hold the job as it stands in line (`in_line`)."""
     if goes_to_several_pools(spec):
         return could_hold_singly(state, spec, spec.workers)
     pools = [state.pools[name] for name in spec.pools or state.pools if name in state.pools]
@@ -158,7 +158,7 @@ Reach = dict[str, int]
 
 def reach_of(state: CellState, spec: JobSpec) -> Reach:
     """Where a worker of the job could be if nothing ran there, whatever maintenance is planned: on nodes that no person
-    has closed, since nobody knows when these open again. For a gang that is nowhere in a pool that could not hold all
+    has closed, since it is unknown when these open again. For a gang that is nowhere in a pool that could not hold all
     of it on such nodes, nor in a unit of the network whose open nodes could not hold what it requires in one. One that
     is no gang could be nowhere if all of its pools together do not hold as many workers on open nodes as it needs at
     least: it stands here as it does in line (`in_line`).
@@ -243,7 +243,7 @@ def _form_of(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Form:
 
 
 def _at_any_time(form: Form) -> Form:
-    """The same when no maintenance is planned."""
+    """The form of a job when no maintenance is planned."""
     return form if form.needs is None else form._replace(needs=form.needs._replace(shut=()))
 
 
@@ -257,7 +257,7 @@ def _could_hold(state: CellState, pool: PoolCapacity, form: Form) -> bool:
 
 
 def _could_hold_on_open(state: CellState, pool: PoolCapacity, form: Form) -> bool:
-    """The same without the nodes that a person has closed: nobody knows when these open again."""
+    """Whether the pool could hold it without the nodes that a person has closed: when these open again is unknown."""
     hardware = hardware_of(state, pool)
     return not hardware.closed or _holds(hardware, form, _among(state, pool, form) & ~hardware.closed)
 
@@ -299,7 +299,7 @@ def _room(kinds: Mapping[Kind, int], form: Form) -> int:
 
 
 def _on(kind: Kind, form: Form) -> int:
-    """The same for one node."""
+    """How many workers one node of this kind holds when it is empty."""
     return workers_on(kind, form.resources, form.gpu_type)
 
 
@@ -316,7 +316,7 @@ def workers_on(kind: Kind, wants: Resources, gpu_type: str | None) -> int:
 
 
 def _by_gpus(gpus: int, each_milli: int) -> int:
-    """The same by GPUs alone. Workers without GPUs are limited by CPUs and memory only."""
+    """How many workers fit by GPUs alone. Workers without GPUs are limited by CPUs and memory only."""
     if each_milli >= GPU:
         return gpus // (each_milli // GPU)
     return gpus * (GPU // each_milli) if each_milli else WORKERS_MAX

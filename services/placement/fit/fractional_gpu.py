@@ -20,7 +20,7 @@ from fallow.shared.events.fields.values import GPU, JobSpec, Level, WorkerPlace
 
 
 class FractionalGang:
-    """The same questions as a gang of whole GPUs answers (`Gang`). The state does not change meanwhile."""
+    """A gang of fractional GPUs, which answers the questions of `GangPacker`. The state does not change meanwhile."""
 
     __slots__ = ("_beside", "_each", "_in_units", "_is_plain", "_pool", "_state", "spec", "topology")
 
@@ -52,7 +52,7 @@ class FractionalGang:
         return self.room_in(level, unit) >= workers
 
     def rooms(self, level: Level, units: range) -> Sequence[int]:
-        """The same for these units; the places of all others mean nothing."""
+        """How many workers each of these units holds; the places of all others mean nothing."""
         found = [0] * len(self.topology.levels[level].paths)
         for unit in units:
             found[unit] = self.room_in(level, unit)

@@ -73,7 +73,7 @@ class GangPacker:
         return False
 
     def rooms(self, level: Level, units: range) -> Sequence[int]:
-        """The same for these units; the places of all others mean nothing."""
+        """How many workers each of these units holds; the places of all others mean nothing."""
         room = self.ranking(level).room
         if self.is_plain:
             return room
@@ -185,7 +185,7 @@ def fill(gang: GangPacker, slots: range, level: Level, workers: int) -> list[Par
 
 
 def _fill_group(gang: GangPacker, group: int, workers: int) -> list[Part]:
-    """The same for the nodes of one group, which may be many: by masks, and no further than needed."""
+    """Fill the nodes of one group, which may be many: by masks, and no further than needed."""
     chosen: dict[int, int] = {}
     has_looked_for_last = False
     for slot, most in _emptiest(gang, group):

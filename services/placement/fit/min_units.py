@@ -43,7 +43,7 @@ def _tightest(room: Rooms, order: list[int], at: int, wanted: int) -> int:
 
 
 def evenly(room: Rooms, units: Sequence[int], wanted: int) -> list[Part]:
-    """The same many divided as evenly as their room allows. They fit; the roomier units take what does not divide."""
+    """The wanted workers divided as evenly as room allows. They fit; the roomier units take what does not divide."""
     shares: list[Part] = []
     for at, unit in enumerate(sorted(units, key=lambda unit: (room[unit], -unit))):
         share = min(room[unit], wanted // (len(units) - at))

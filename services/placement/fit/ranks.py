@@ -9,7 +9,7 @@ from fallow.shared.events.fields.values import WorkerPlace
 
 
 def by_node(places: Sequence[WorkerPlace]) -> tuple[WorkerPlace, ...]:
-    """The same places with the ranks given node by node. Nodes stay in the order in which they were
+    """These places with the ranks given node by node. Nodes stay in the order in which they were
     found, and workers of one node in theirs: names decide nothing.
     """
     on: dict[str, list[WorkerPlace]] = {}

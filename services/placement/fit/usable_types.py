@@ -30,7 +30,7 @@ def types_for(state: CellState, spec: JobSpec) -> Types:
 
 
 def types_in(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Types:
-    """The same of one pool."""
+    """The GPU types that the job could use in one pool."""
     return {spec.gpu_type: None} if spec.gpu_type is not None else _usable(state, [pool], spec)
 
 

@@ -123,7 +123,7 @@ class _Chosen(NamedTuple):
     last: Part | None
 
     def with_part(self, part: Part, gpus: int, *, is_last: bool) -> _Chosen:
-        """The same with one unit more."""
+        """This choice with one unit more."""
         if is_last:
             return _Chosen(self.gpus + gpus, self.units, part)
         return _Chosen(self.gpus + gpus, _Link(part, self.units), self.last)

@@ -1,1 +1,1 @@
-"""Places kept for owners: tenants of whom a job waits though GPUs of their guarantee are idle."""
+"""Places kept for owners: tenants with a waiting job while GPUs of their guarantee are idle."""

@@ -165,7 +165,7 @@ def _cut(places: Sequence[KeptPlace], milli: int) -> Iterator[KeptPlace]:
 
 
 def _of_size(place: KeptPlace, milli: int) -> KeptPlace:
-    """The same with so much of it at the most: as many of its devices as that is, or so much of its share of one."""
+    """This place with so much of it at the most: as many of its devices as that is, or so much of its share of one."""
     devices, share_milli = lowest_of(place.devices, milli // GPU), min(place.share_milli, milli)
     rest = (place.cpu_milli, place.memory_mib, place.is_alone)
     return KeptPlace(place.node, place.pool, devices, place.device, share_milli, *rest)

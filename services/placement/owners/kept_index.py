@@ -2,7 +2,7 @@
 deep in the tree, and not as much as there are owners.
 
 A place is kept for the owners of one job, which stand one above the other. It is at **home** at the lowest of them for
-whom it is kept: then it is kept from all tenants but this owner and those below it.
+which it is kept: then it is kept from all tenants but this owner and those below it.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class KeptIndex:
         self.nodes_of: dict[Account, dict[str, None]] = {}
         """The nodes on which anything is at home at an account."""
         self.moved: dict[str, None] = {}
-        """Nodes on which other places are kept than when somebody took them out here."""
+        """Nodes on which other places are kept than when a caller took them out here."""
         self._noted: dict[str, Node] = {}
         for each in kept.all:
             for place, home in _homes_in(pool, each):
@@ -229,7 +229,7 @@ def _homes_in(pool: PoolCapacity, kept: Kept) -> Iterator[tuple[KeptPlace, Accou
 
 
 def carry_over(state: CellState, before: KeptPlaces, gone: Sequence[Kept], new: Sequence[Kept]) -> None:
-    """What is kept is other places than before: bring the indices to it that somebody has asked for, unless it is so
+    """What is kept is other places than before: bring the indices to it that are in use, unless it is so
     much that they are sooner made anew.
     """
     kept = state.tree.kept
@@ -284,7 +284,7 @@ class KeptFrom:
         return places, devices
 
     def _tallies(self, gpu_type: str, borrower: Borrower, *, borrowed: bool) -> Iterator[Tally]:
-        """What is kept from anybody there, and then what is at home at the tenant or above it, which is not."""
+        """What is kept from any tenant there, and then what is at home at the tenant or above it, which is not."""
         index, scope = self.index, borrower.fits_in if borrowed else None
         base = index.all.get(gpu_type) if scope is None else index.below.get(scope)
         if base is None:
@@ -317,7 +317,7 @@ class KeptFrom:
         return {node_id: None for each in above for node_id in self.index.nodes_of.get(each, ())}
 
     def nodes(self) -> Iterator[str]:
-        """The nodes on which anything is kept from anybody."""
+        """The nodes on which anything is kept from any tenant."""
         return iter(self.index.on)
 
     def _is_borrowed(self, entry: _Entry) -> bool:

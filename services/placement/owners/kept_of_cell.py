@@ -14,9 +14,9 @@ from fallow.shared.events.fields.values import JobSpec
 
 
 def kept_of_cell_milli(state: CellState, spec: JobSpec, gpu_type: str) -> int:
-    """How many milli-GPUs of this type, of those that all tenants have together, are kept for owners from whom this job
-    would borrow. What such an owner may use without drawing on the others is not among them. A job that waits for its
-    own guarantee too leaves only those alone that are guaranteed whole.
+    """How many milli-GPUs of this type, of those that all tenants have together, are kept for owners from which this
+    job would borrow. What such an owner may use without drawing on the others is not among them. A job that waits for
+    its own guarantee too leaves only those alone that are guaranteed whole.
     """
     tree, of_type = state.tree, state.tree.kept.of_types.get(gpu_type)
     if of_type is None:

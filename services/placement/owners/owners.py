@@ -1,4 +1,4 @@
-"""Owners: tenants of whom a job waits though GPUs of their guarantee are idle. Places are kept for such jobs, whatever
+"""Owners: tenants with a waiting job while GPUs of their guarantee are idle. Places are kept for such jobs, whatever
 the quota says of `reclaim`: nothing is taken back yet, so what an owner lends now is away until the borrower is over.
 """
 
@@ -68,7 +68,7 @@ class Owners:
         return state.tree.kept != before
 
     def note_all(self, state: CellState) -> None:
-        """The same for somebody who has no lines and looks at all jobs."""
+        """Note the owners among all jobs of the state, for a caller without lines."""
         now_ms = max(state.at_ms, state.clock_ms)
         waiting = [job for job in state.jobs.values() if job.status is JobStatus.QUEUED or grows(job, now_ms)]
         idle = _with_idle(state, dict.fromkeys(job.spec.tenant for job in waiting))
@@ -85,12 +85,12 @@ def kept_for(state: CellState, jobs: Sequence[Job]) -> KeptPlaces:
 
 
 def has_owners(state: CellState) -> bool:
-    """Whether anything is guaranteed to anybody."""
+    """Whether anything is guaranteed to any tenant."""
     return bool(state.quotas) and any(cohort.has_guarantees for cohort in state.tree.cohorts.values())
 
 
 def _with_idle(state: CellState, tenants: Iterable[str]) -> dict[str, None]:
-    """Those of the tenants to whom, or to one above whom, something is guaranteed that is idle."""
+    """Those of the tenants that have an idle guarantee, or stand below a tenant that has one."""
     tree, found = state.tree, dict[str, None]()
     if not has_owners(state):
         return found

@@ -50,8 +50,8 @@ def kept_from_owner(state: CellState, owned: Mapping[str, Account], spec: JobSpe
 
 
 def leaves_owners_alone(state: CellState, spec: JobSpec, places: Sequence[WorkerPlace]) -> bool:
-    """Whether a planned start in these places, in which it may start, takes nothing that is kept for an owner from whom
-    it would borrow, and whose own job fits whole into what is idle of the guarantee.
+    """Whether a planned start in these places, in which it may start, takes nothing that is kept for an owner from
+    which it would borrow, and whose own job fits whole into what is idle of the guarantee.
     """
     if not any(place.node in state.tree.kept.nodes for place in places):
         return True

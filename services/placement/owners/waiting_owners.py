@@ -59,7 +59,7 @@ class _First(NamedTuple):
 
 
 class _Group:
-    """Tenants of whom one stands below another, with their jobs in the order of their places, and what is claimed."""
+    """Tenants of which one stands below another, with their jobs in the order of their places, and what is claimed."""
 
     __slots__ = ("_forms", "_limited", "_of", "_waiters", "claims")
 
@@ -118,7 +118,7 @@ def _place(waiter: Waiter) -> tuple[int, int, int]:
 
 
 class WaitingOwners:
-    """The jobs that wait in the lines of a cell, as far as something is guaranteed to anybody above them."""
+    """The jobs that wait in the lines of a cell, as far as something is guaranteed to any tenant above them."""
 
     def __init__(self) -> None:
         self.forget()

@@ -49,7 +49,9 @@ class BorrowingHeads:
         return known
 
     def started(self, tenant: str) -> list[Named]:
-        """A job of this tenant has started. The heads that may borrow now from whom they did not before."""
+        """A job of this tenant has started. Returns the heads that may borrow now from tenants from which they could
+        not before.
+        """
         found = list[Named]()
         for gpu_type in {account[1]: None for account in self._left_milli}:
             for branch in lineage(self._state.tree.branches.get((tenant, gpu_type))):

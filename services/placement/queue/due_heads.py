@@ -172,7 +172,7 @@ class OwnBefore:
         return found
 
     def _waits_on(self, row: Row) -> Reach:
-        assert row.first is not None, "somebody waits in it"
+        assert row.first is not None, "a job waits in it"
         job, need = self._state.jobs[row.first[-1]], row.rows.need
         code = row.code or need.code or _told(job, row)
         return waits_on(self._state, self._heads, job, need, code, is_due=row.rows in self._due)
@@ -210,7 +210,7 @@ def waits_on(
 def _told(job: Job, row: Row) -> PendingReason | None:
     """Why a job waits of which the line does not know it now: that heads have kept it off, whatever it was told before;
     else what it was told last. One that runs is told nothing: it waits for the workers that it still wants since the
-    first walk behind which it stood in its line, whoever made that walk.
+    first walk behind which it stood in its line, whichever writer made that walk.
     """
     if row.kept_off == job.spec.id:
         return PendingReason.BEHIND_HEAD

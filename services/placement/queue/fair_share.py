@@ -36,7 +36,7 @@ class Shares:
     """The shares of a cell's tenants at one moment. They follow `usage` as it changes."""
 
     def __init__(self, state: CellState, now_ms: int, usage: Usage | None = None) -> None:
-        """`usage` instead of the state's own: for somebody who asks what would be."""
+        """`usage` instead of the state's own: for a caller that asks what would be."""
         self._fair, self._now_ms = state.fair, now_ms
         self._quotas: Quotas = state.quotas
         self._usage = state.usage if usage is None else usage

@@ -1,6 +1,6 @@
 """When the order of a queue in fair-share order changes by itself: at the ticks at which what was used counts less.
 
-Where jobs may pass one that does not fit, another order starts nobody. In a strict queue, or one that backfills, it may
+Where jobs may pass one that does not fit, another order starts no job. In a strict queue, or one that backfills, it may
 put another job first, which fits.
 """
 
@@ -26,7 +26,7 @@ class FairShareTimer:
             queue.order is QueueOrder.FAIR_SHARE and queue.discipline is not QueueDiscipline.BEST_EFFORT_FIFO
             for queue in part.queues
         )
-        """Whether another order may let somebody start: also one by what was started behind a queue, so after starts
+        """Whether another order may let a job start: also one by what was started behind a queue, so after starts
         there is another walk, until there are none.
         """
 
@@ -46,7 +46,7 @@ class FairShareTimer:
         return due_ms is not None and due_ms <= now_ms
 
     def next_cell_ms(self, state: CellState, *, are_rivals: bool) -> int | None:
-        """When a walk is due though nothing happens; None while no order changes by itself: nobody waits beside
+        """When a walk is due though nothing happens; None while no order changes by itself: no job waits beside
         another tenant (`are_rivals`), or no tick changes what counts as used any more.
         """
         half_life_ms = state.fair.half_life_ms

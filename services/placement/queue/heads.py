@@ -210,7 +210,7 @@ class Heads:
         return self._is_by_tenant
 
     def is_by_tenant(self, head: Head) -> bool:
-        """The same of one head."""
+        """Whether the tenant of a job decides, too, whether this head keeps it back."""
         is_by_quota = _may_be_passed(head) and bool(self._state.quotas)
         return head.under is not None or head.is_before_turns or is_by_quota
 
@@ -298,8 +298,8 @@ class Heads:
         return found
 
     def room_before_turns(self, job: Job, need: Need) -> Reach:
-        """Where this head, which is due, may keep what it waits for whoever has the turn: beside what others keep that
-        come before it.
+        """Where this head, which is due, may keep what it waits for whichever tenant has the turn: beside what others
+        keep that come before it.
         """
         holding = _Older(self, job.spec.tenant, self._waits_since(job.spec.id), is_first=True)
         return self._kept_from(need, job.spec, holding)[0].beside(self.reach(need, job.spec), holding)
@@ -372,7 +372,7 @@ class Heads:
                     due.forget(number)
 
     def usage_changed(self, tenant: str) -> None:
-        """A job of this tenant has started: heads may borrow now from whom they did not before."""
+        """A job of this tenant has started: heads may borrow now from tenants from which they could not before."""
         if not self._has_borrowers:
             return
         for is_due, number in self._borrowing.started(tenant):
@@ -399,7 +399,7 @@ class Heads:
         return tenant in self._first_of_tenant
 
     def is_before_turns(self, job_id: str) -> bool:
-        """Whether this job keeps its room from other tenants of its queue whoever has the turn."""
+        """Whether this job keeps its room from other tenants of its queue whichever tenant has the turn."""
         return job_id in self._first
 
     def room_beside(self, need: Need, spec: JobSpec) -> Reach:
@@ -616,7 +616,7 @@ class _Like(NamedTuple):
 
 
 class _Known:
-    """The heads that nobody may pass now, for one who reads the log."""
+    """The heads that no job may pass now, for one who reads the log."""
 
     def __init__(self, state: CellState, first_name: str, now_ms: int) -> None:
         """`first_name` is the queue of jobs that name none."""
@@ -626,7 +626,7 @@ class _Known:
         self._shut: Shut = {}
 
     def in_own(self, queue: Queue, before: Sequence[Job]) -> list[Head]:
-        """Those of a job's own queue. In a strict one whoever comes before it counts, told why it waits or not yet."""
+        """Those of a job's own queue. In a strict one every job before it counts, told why it waits or not yet."""
         if queue.discipline is not QueueDiscipline.STRICT_FIFO:
             return self.in_other(queue, before)
         found = [other for other in before if other.deferred not in _NO_HEAD]

@@ -199,7 +199,7 @@ def _says_the_same(before: e.ReservationSet, start: PlannedStart, now_ms: int) -
 
 
 def _held_longer(state: CellState, job: Job, place: WorkerPlace, plan: StartsPlanned, start_ms: int) -> str | None:
-    """Whether somebody holds a planned place beyond the planned start, by estimates as the plan could know them."""
+    """Whether another job holds a planned place beyond the planned start, by estimates as the plan could know them."""
     node = state.nodes[place.node]
     wanted = mask_of(place.devices)
     if not wanted & (node.held | mask_of(tuple(node.shares))):

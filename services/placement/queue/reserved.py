@@ -128,8 +128,8 @@ class Reserved:
         return [kept for kept in self._own if kept.job.spec.tenant != tenant or kept.order < order]
 
     def _kept_from_planned(self, job: Job, own: ReservationSet) -> Off:
-        """The same of a job that has a reservation: on its own nodes those that are planned later do not count, also
-        where it keeps these from nobody any more. Else two that are planned one behind the other would both wait.
+        """What is kept from a job that has a reservation: on its own nodes those that are planned later do not count,
+        also where it keeps these from no job any more. Else two that are planned one behind the other would both wait.
         """
         mine = next((kept for kept in self._all if kept.job is job), None)
         if mine is None:
@@ -165,7 +165,7 @@ def _ends_before(state: CellState, job: Job, start_ms: int, now_ms: int) -> bool
 
 def _is_late_at_limit(state: CellState, job: Job, now_ms: int) -> bool:
     """Whether a job that only a limit keeps, or a head before it, which may be at that limit, has not started by its
-    first planned start: what runs below the limit ends nobody knows when, and no room would help the job till then.
+    first planned start: what runs below the limit ends at an unknown time, and no room would help the job till then.
     """
     first_ms = state.reservations[job.spec.id].first_ms
     if first_ms is None or now_ms < first_ms or not state.quotas:

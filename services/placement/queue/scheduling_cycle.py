@@ -166,9 +166,9 @@ class _QueueScan:
         return has_room
 
     def _keep_for_due_heads(self) -> None:
-        """By shares a head that is due keeps what it waits for from other tenants whoever has the turn: one behind
-        others that have waited longer only what is beside these; one that stands behind a job of its tenant that waits
-        for the same, nothing.
+        """By shares a head that is due keeps what it waits for from other tenants whichever tenant has the turn: one
+        behind others that have waited longer only what is beside these; one that stands behind a job of its tenant that
+        waits for the same, nothing.
         """
         begun = self._state.capacity.effort.looks
         due = due_heads(self._state, self._lines, self._queue, self._now_ms)
@@ -189,7 +189,7 @@ class _QueueScan:
                 continue
             if code is None or code in WAITED_FOR:
                 self._heads.add_before_turns(job, need, code, room)
-        # One try is left in any case: else a walk that looks at dear heads first would come to nobody's turn.
+        # One try is left in any case: else a walk that looks at dear heads first would come to no tenant's turn.
         self._walk.tries_left -= min(self._tries_since(begun), max(0, self._walk.tries_left - 1))
 
     def _waits_for(self, line: Line, row: Row, job: Job, *, is_cut: bool) -> PendingReason | None:
@@ -220,7 +220,7 @@ class _QueueScan:
         """The first job of the row whose turn it is starts, or something keeps its class. Whether the record has room
         for more.
         """
-        assert row.first is not None, "somebody waits in it"
+        assert row.first is not None, "a job waits in it"
         job = self._state.jobs[row.first[-1]]
         over = self._heads.over(row.rows.need, job.spec)
         is_new = row.code is None and row.rows.need.code is None
@@ -265,7 +265,7 @@ class _QueueScan:
 
     def _shut_if_full(self, line: Line, row: Row) -> bool:
         """Take a row off the walk's way whose array may have no more at once. Whether it is such a one."""
-        assert row.first is not None, "somebody waits in it"
+        assert row.first is not None, "a job waits in it"
         if may_start_one_more(self._state, self._state.jobs[row.first[-1]].spec):
             return False
         self._lines.refuse(line, row, PendingReason.ARRAY_LIMIT, is_shut=True)
@@ -337,7 +337,7 @@ class _QueueScan:
         return self._noted(line, row, found)
 
     def _enter(self, job: Job) -> Places | PendingReason:
-        """The same for a job that is no gang, at its start or later."""
+        """Find places for a job that is no gang, at its start or later."""
         found = places_to_enter(self._state, job, self._now_ms)
         return with_confirmations(self._state, job.spec, found) if isinstance(found, PendingReason) else found
 
@@ -354,7 +354,7 @@ class _QueueScan:
     def _let_in(
         self, course: Course, row: Row, job: Job, places: Places, over: str, *, is_beside: bool = False
     ) -> bool:
-        """Start the job, or let workers enter. All that fit come before anybody behind, unless it `is_beside` a head.
+        """Start the job, or let workers enter. All that fit come before any job behind, unless it `is_beside` a head.
         Whether the record has room for more.
         """
         self._walk.starts += 1

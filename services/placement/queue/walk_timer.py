@@ -2,8 +2,8 @@
 
 A head that becomes due keeps its room from those that passed it until then. That may end what another head kept, or
 have it keep less, so that a job starts for which nothing has become free. What a head keeps also shrinks when a node
-closes for it, and when what is left to it beside a planned start does. Nobody else says when that is, so the walk
-before does: once for each such moment, and not at all where nobody waits beside the head.
+closes for it, and when what is left to it beside a planned start does. No event says when that is, so the walk
+before does: once for each such moment, and not at all where no job waits beside the head.
 """
 
 from __future__ import annotations

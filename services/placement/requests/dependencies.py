@@ -25,7 +25,7 @@ _NUMBER = attrgetter("number")
 def refusal(decision: DecisionBuilder, spec: JobSpec, ids: tuple[str, ...]) -> tuple[RefuseCode, str] | None:
     """Why a job, whose ids these are, cannot wait for what it names; None if it can.
 
-    It may name what nobody knows yet: of two jobs that are sent together either may come first. So two could wait for
+    It may name an unknown job: of two jobs that are sent together either may come first. So two could wait for
     each other, and then the later one is refused.
     """
     for dependency in spec.after:
@@ -136,7 +136,7 @@ def _settle(decision: DecisionBuilder, job: Job) -> None:
 
 
 def give_up(decision: DecisionBuilder, job: Job) -> None:
-    """The job has waited long enough for one that nobody knows."""
+    """The job has waited long enough for one that is unknown."""
     for waited in job.waits_for:
         if not is_known(decision.state, waited):
             decision.emit(_cancelled(job.id, CancelReason.DEPENDENCY_UNKNOWN, waited))

@@ -47,7 +47,7 @@ def says_nothing(account: Account, parent: str | None) -> Quota:
 
 def guarantee_nothing(decision: DecisionBuilder, quotas: Mapping[Account, Quota]) -> bool:
     """Bring those of these quotas that guarantee something to what they say when they guarantee nothing, where they
-    stand: so they are in nobody's way. Whether the record had room for all.
+    stand: so they are in no tenant's way. Whether the record had room for all.
     """
     for account, none in quotas.items():
         now = decision.state.quotas.get(account)

@@ -53,8 +53,8 @@ def configure(
 ) -> bool:
     """Bring the state to the cell file, as far as the record has room. What was changed at run time stays, unless the
     file is put in force `anew`: also that a quota was removed which the file `in_force` until now names already. What
-    only that file has goes first, so that it is in nobody's way. Whether all of it is in force now, but for what
-    contradicts others.
+    only that file has goes first, so that it is in no other quota's way. Whether all of it is in force now, but for
+    what contradicts others.
     """
     if anew or decision.state.version == 0:
         _put_policy(decision, file.cell(decision.state.cell).policy, known, CELL_FILE)
@@ -98,7 +98,7 @@ def _new_in(state: CellState, file: CellFile, in_force: CellFile | None, *, anew
 
 
 def _is_set(state: CellState, quota: Quota) -> bool:
-    """Whether a file has set this very quota, and nobody has changed it since."""
+    """Whether a file has set this very quota, and it has not been changed since."""
     account = (quota.tenant, quota.gpu_type)
     return state.quotas.get(account) == quota and state.quotas_of_file.get(account, False)
 
@@ -123,7 +123,7 @@ def _put_in_order(decision: DecisionBuilder, changed: Sequence[Quota], file: Cel
 
 def _without_contradictions(decision: DecisionBuilder, changed: Sequence[Quota], file: CellFile) -> list[Quota]:
     """These quotas, where some contradict what was set at run time. Those are without their guarantees: their limits
-    count, and who stands below whom. None contradicts what the file itself is about to change.
+    count, and which tenant stands below which. None contradicts what the file itself is about to change.
     """
     quotas = QuotasOneByOne(decision.state.quotas, _tenants(file), file.gpus_of(decision.state.cell))
     decision.steps += _STEPS_OF_A_QUOTA * len(decision.state.quotas)

@@ -82,7 +82,7 @@ def _named(names: Collection[str]) -> str:
 
 def follow_file(decision: DecisionBuilder, tenants: Collection[str], before: Collection[str] | None) -> bool:
     """Hold the waiting jobs of the tenants that go with this cell file, and release those whose tenant is back. The
-    file names `tenants`, the one in force until now `before` (None: nobody knows). A job whose tenant was gone before
+    file names `tenants`, the one in force until now `before` (None: unknown). A job whose tenant was gone before
     and that waits is one that an operator has let go. Whether the record had room for all.
     """
     jobs, gone = decision.state.jobs.values(), frozenset(before or ()) - frozenset(tenants)

@@ -19,7 +19,7 @@ class WalkAfterWaits:
     def __init__(self) -> None:
         self._put_off = 0
         self.is_owed = False
-        """Whether the next walk waits for nobody any more: until it was made no further wait is settled, which could
+        """Whether the next walk waits no longer: until it was made no further wait is settled, which could
         fill each record.
         """
 

@@ -129,7 +129,7 @@ def _places_in(state: CellState, pool: PoolCapacity, spec: JobSpec, search: Sear
 def _on_fewest(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | PendingReason:
     """Places for an exclusive job that would take too much of what is guaranteed to others on the nodes that the policy
     has chosen: on those where it takes the least. It has kept places only where all others are too much, and where it
-    borrows nothing from those for whom they are kept. Where only places that are kept for owners would be few enough,
+    borrows nothing from those for which they are kept. Where only places that are kept for owners would be few enough,
     it waits for these, and for no quota.
     """
 
@@ -166,7 +166,7 @@ def _search(spec: JobSpec, state: CellState, pool: PoolCapacity) -> Places | Non
 
 
 def _of_one_type(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | PendingReason:
-    """The same on nodes of one GPU type, the first that holds the job within its tenant's limits. So what is not
+    """Places on nodes of one GPU type, the first that holds the job within its tenant's limits. So what is not
     allowed of one type keeps the job from no other; and what has no places now will have none after other starts.
     """
     reasons: list[PendingReason] = []

@@ -95,7 +95,7 @@ def _max_ever(state: CellState, spec: JobSpec, gpu_type: str, held_milli: int) -
 
 class WaitsBy(NamedTuple):
     """The GPU types that a job could get, by what keeps it there: `room` that is in use; too little of what is lent, or
-    guaranteed to nobody, which is there `to_all`; or what a tenant has, `under` whose limit it stands.
+    guaranteed to no tenant, which is there `to_all`; or what a tenant has, `under` whose limit it stands.
     """
 
     room: list[str]
@@ -165,9 +165,9 @@ def _held_for(state: CellState, spec: JobSpec) -> dict[str, int]:
 
 
 def _is_ever_within(state: CellState, spec: JobSpec, gpu_type: str, milli: int, *, may_be_part: bool = False) -> bool:
-    """The same of one type, by the rules that go for a start: what others lend to nobody is never the job's, and one
-    that may not be preempted has of the rest only what is guaranteed to it, or to nobody. `may_be_part`: also where
-    there is not so much of it, and the job would get the rest of another type.
+    """Whether the job may ever have this type, by the rules of a start: what others do not lend is never the job's, and
+    one that may not be preempted has of the rest only what is guaranteed to it, or to no tenant. `may_be_part`: also
+    where there is not so much of it, and the job would get the rest of another type.
     """
     tree, taken_milli = state.tree.at_rest, milli - spec.gpus_milli + takes_milli(state, spec, gpu_type)
     if not taken_milli:
@@ -240,7 +240,7 @@ def refusal(
 
 
 def _is_kept(state: CellState, spec: JobSpec, gpu_type: str, milli: int, free_milli: int) -> bool:
-    """Whether too little of what is free would be left for owners that wait, beside all that nobody lends."""
+    """Whether too little of what is free would be left for owners that wait, beside all that is not lent."""
     tree = state.tree
     drawn_milli = drawn_from_cell(tree.branches.get((spec.tenant, gpu_type)), milli)
     left_milli = free_milli - tree.cohorts[gpu_type].home_idle_milli - drawn_milli
@@ -250,11 +250,11 @@ def _is_kept(state: CellState, spec: JobSpec, gpu_type: str, milli: int, free_mi
 def _of_others(
     tree: QuotaTree, spec: JobSpec, gpu_type: str, milli: int, free_milli: int, *, may_be_part: bool = False
 ) -> PendingReason | None:
-    """The same as far as it goes by what others have: of `free_milli` that are free the job takes `milli`."""
+    """Why the job waits by what others have: of `free_milli` that are free the job takes `milli`."""
     account, cohort = (spec.tenant, gpu_type), tree.cohorts[gpu_type]
     waits_for_room = milli > free_milli and not may_be_part
     is_firm = spec.preemptible or milli <= firm_room(tree, account, free_milli)
-    # What is guaranteed to nobody, and in use, comes back as any other room does.
+    # What is guaranteed to no tenant, and in use, comes back as any other room does.
     if not is_firm and (not waits_for_room or has_guarantee(tree, account)):
         return PendingReason.QUOTA_REACHED
     drawn_milli = drawn_from_cell(tree.branches.get(account), milli)

@@ -1,4 +1,4 @@
-"""How much an exclusive job takes: whole nodes. The GPUs beside its workers are idle and yet nobody else's to have.
+"""How much an exclusive job takes: whole nodes. The GPUs beside its workers are idle, but no other job may have them.
 
 The nodes that hold it with the fewest GPUs are chosen kind by kind, those first that have the fewest for each worker
 that they hold, and of equals the larger ones. Another choice is looked for as long as it may take less. What is found

@@ -34,9 +34,9 @@ class View(Protocol):
 class PoolCapacity:
     """One pool. `by_free[k]` are the schedulable nodes with exactly k wholly free devices; `by_share[m]` those with a
     shared device on which exactly m milli-GPUs are free. `gpus_milli` and `allocated_milli` count healthy devices of
-    nodes that are not lost, and what is in use on all nodes; `idle_milli` what nobody uses of the former: more than the
+    nodes that are not lost, and what is in use on all nodes; `idle_milli` what is unused of the former: more than the
     difference, where workers run on lost nodes or failed devices. `nodes_tainted` have a taint, `nodes_in_zone` are
-    kept for services. `views` are the indices over its nodes that somebody has asked for, by name; they are told of
+    kept for services. `views` are the indices over its nodes that are in use, by name; they are told of
     each change, and given up when a node comes or goes. `effort` is the cell's.
     """
 
@@ -113,7 +113,7 @@ class Capacity:
         return next(iter(self.noted.values()))
 
     def void(self) -> None:
-        """Count everything from nothing when somebody asks next."""
+        """Count everything from nothing at the next question."""
         self._is_void = True
 
     def enter(self, node: Node) -> None:
@@ -223,7 +223,7 @@ def _move_bit(table: dict[int, int], bit: int, old: int | None, new: int | None)
 
 
 def recount(nodes: dict[str, Node]) -> dict[str, PoolCapacity]:
-    """The same indices counted from nothing: what the indices by delta must equal at any time."""
+    """The indices of all pools, counted from nothing: what the indices by delta must equal at any time."""
     pools: dict[str, PoolCapacity] = {}
     for node_id in sorted(nodes):
         pools.setdefault(nodes[node_id].pool, PoolCapacity()).ids.append(node_id)

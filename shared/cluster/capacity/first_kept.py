@@ -13,7 +13,7 @@ _ROUNDS = 8
 class FirstKept(dict[K, V], Generic[K, V]):
     """So many answers at most. Where there are more, those that came first are kept: one who asks for all of them in
     the same order each time would miss every one if the oldest went. They go when as many others were refused several
-    times over, since then nobody may ask for many of them any more.
+    times over, since then many of them may never be asked for again.
     """
 
     __slots__ = ("_max", "_refused")

@@ -15,7 +15,7 @@ def gpu_types_of(state: CellState, pool: PoolCapacity) -> dict[str, None]:
 
 
 def idle_milli(state: CellState, gpu_type: str) -> int:
-    """What nobody uses of the healthy devices of this type, on the nodes that take new work and that no exclusive job
+    """What is unused of the healthy devices of this type, on the nodes that take new work and that no exclusive job
     has alone: what is idle on others is of no use to an owner. Each start makes it less by just what the start takes,
     so that within a walk what quotas leave only shrinks.
     """
@@ -23,12 +23,14 @@ def idle_milli(state: CellState, gpu_type: str) -> int:
 
 
 def idle_anywhere_milli(state: CellState, gpu_type: str) -> int:
-    """The same on all nodes that are not lost, whether they take new work or not: still none that a job has alone."""
+    """What is unused on all nodes that are not lost, whether they take new work or not: still none that a job has
+    alone.
+    """
     return sum(_idle_milli(state, pool, gpu_type, is_open=False) for pool in state.pools.values())
 
 
 def _idle_milli(state: CellState, pool: PoolCapacity, gpu_type: str, *, is_open: bool) -> int:
-    """The same of one pool: the whole of it where all of its nodes are of one type."""
+    """What is unused in one pool: the whole of it where all of its nodes are of one type."""
     types = gpu_types_of(state, pool)
     if gpu_type not in types:
         return 0

@@ -1,4 +1,4 @@
-"""What exclusive jobs take beside their workers: nobody else may come to their nodes, so the GPUs that are idle there
+"""What exclusive jobs take beside their workers: no other job may come to their nodes, so the GPUs that are idle there
 are as good as in use by their tenants. Kept by delta, and asked for only where quotas keep something idle.
 
 Use itself counts what jobs have asked for: limits, shares and figures go by that. Where it matters what is left for

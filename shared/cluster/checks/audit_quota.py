@@ -73,7 +73,7 @@ class QuotaBooks:
     def over(self, account: Account) -> str | None:
         """The first limit, or right to borrow, that the use of the account passes, there or above it; in words.
 
-        What is served at home draws on nobody above it, so it passes nobody's right to borrow there.
+        What is served at home draws on no tenant above it, so it passes no tenant's right to borrow there.
         """
         draws, above = True, {account: None}
         while True:

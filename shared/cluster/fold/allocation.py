@@ -132,7 +132,7 @@ def _hold_again(node: Node, noted: dict[str, Node], old: tuple[int, int, int, st
 
 
 def change_node(state: CellState, node: Node, **values: Any) -> None:
-    """Change these attributes of a node, and have it counted anew when somebody asks what is free."""
+    """Change these attributes of a node, and have it counted anew at the next question for what is free."""
     undo, noted = state.undo_log.entries, state.capacity.noted
     for name, value in values.items():
         undo.append((setattr, node, name, getattr(node, name)))

@@ -73,9 +73,9 @@ class LogRecord:
 def judge(state: CellState, record: LogRecord) -> Verdict:
     """Whether the record extends the state. Raises DamagedLog on what no honest history can hold.
 
-    A record of a version that is over was written by somebody who did not know the newest state: it is skipped by all.
+    A record of a version that is over was written by a writer that did not know the newest state: it is skipped by all.
     So is one that cannot be read at all and does not continue the chain: no writer of this cell made it; and, in a cell
-    with keys, each one that none of them proves. Whoever may write the topic cannot stop the cell by it.
+    with keys, each one that none of them proves. So a user who may write the topic cannot stop the cell by it.
     """
     decision = record.decision
     if record.is_forged(state.version):

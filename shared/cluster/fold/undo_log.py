@@ -50,7 +50,9 @@ class UndoLog:
         self.entries.append((dict.__setitem__, table, key, table.pop(key)))
 
     def forget(self, table: dict[Any, Any], key: Any) -> None:
-        """The same for a table by whose order nobody goes, however large it is: the key comes back as its last one."""
+        """Take a key out of a table by whose order no rule goes, however large it is: the key comes back as its last
+        one.
+        """
         self.entries.append((dict.__setitem__, table, key, table.pop(key)))
 
     def _is_to_be_ordered(self, table: dict[Any, Any], key: Any) -> bool:
@@ -67,8 +69,8 @@ class UndoLog:
         return self.is_first_of(table)
 
     def is_first_of(self, table: dict[Any, Any]) -> bool:
-        """Whether nobody has asked this of the table since the newest checkpoint: who takes a key out then leaves an
-        entry before that which puts the table back in order, for a key that comes back comes last.
+        """Whether this is the first such question of the table since the newest checkpoint: who takes a key out then
+        leaves an entry before that which puts the table back in order, for a key that comes back comes last.
         """
         if not self._open or id(table) in self._in_order:
             return False

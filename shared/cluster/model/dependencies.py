@@ -1,4 +1,4 @@
-"""Jobs that wait for the ends of others: who waits for whom, and whose wait has ended.
+"""Jobs that wait for the ends of others: which job waits for which, and which wait has ended.
 
 An end costs the same however many jobs wait for it: it is noted once, and each of these jobs is told by an effect of
 its own. So no step is long, in the writer or in any reader.
@@ -26,7 +26,7 @@ def is_known(state: CellState, waited: str) -> bool:
 
 
 def enter(state: CellState, job: Job) -> None:
-    """A new job that names others. One that is remembered as over counts as it ended; one that nobody knows is waited
+    """A new job that names others. One that is remembered as over counts as it ended; an unknown one is waited
     for, since it may be on its way.
     """
     waits: dict[str, None] = {}
@@ -43,7 +43,7 @@ def enter(state: CellState, job: Job) -> None:
 
 
 def index(state: CellState, job: Job) -> None:
-    """Note whom a job waits for, and whether its wait has ended."""
+    """Note the jobs for which a job waits, and whether its wait has ended."""
     journal = state.undo_log
     for job_id in job.waits_for:
         if job_id not in state.dependents:
@@ -56,8 +56,8 @@ def index(state: CellState, job: Job) -> None:
 
 
 def drop_strangers(state: CellState, job_id: str, tenant: str) -> None:
-    """A job, or an array, of this tenant is new: jobs of other tenants that have waited for its id before anybody knew
-    whose it is never get ready. Each of them ends by an effect of its own.
+    """A job, or an array, of this tenant is new: jobs of other tenants that have waited for its id before it was known
+    whose it is, never get ready. Each of them ends by an effect of its own.
     """
     jobs, journal = state.jobs, state.undo_log
     followers = state.dependents.get(job_id, ())
@@ -99,7 +99,7 @@ def is_ready(state: CellState, job: Job) -> bool:
 
 
 def leave(state: CellState, job: Job) -> None:
-    """A job waits for nobody any more: it is ready, or over."""
+    """A job waits for no other job any more: it is ready, or over."""
     if job.waits_for:
         shorten(state, job, job.waits_for)
     forget_ripe(state, job)

@@ -1,4 +1,4 @@
-"""The cell file as the log holds it: whole, as JSON, so that whoever takes the cell over goes by the same one."""
+"""The cell file as the log holds it: whole, as JSON, so that a writer that takes the cell over goes by the same one."""
 
 from __future__ import annotations
 

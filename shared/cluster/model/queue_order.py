@@ -28,7 +28,7 @@ def order_in(queue: Queue, spec: JobSpec, submit_ms: int, number: int) -> Order:
 
 def worth_ms(queue: Queue, priority: int) -> int:
     """How much waiting a priority is worth in a queue that ages: a step near 0 is worth `aging_ms`, the steps further
-    from it less and less, and all of them together never more than `aging_max_ms`. So nobody is overtaken by a job
+    from it less and less, and all of them together never more than `aging_max_ms`. So no job is overtaken by one
     submitted more than twice `aging_max_ms` after it, whatever its priority: nothing starves. And no priorities are
     worth the same, be they counted from 0 to 9 or in thousands.
     """

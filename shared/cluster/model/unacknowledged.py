@@ -24,7 +24,7 @@ _STARTING = RunStatus.STARTING
 @dataclass(slots=True)
 class Unacknowledged:
     """`counts` has the nodes with any such worker; `full` those with `most` or more. `opened` tells that a node has
-    come out of these, until somebody takes that in; `changes` counts how often a node went in or out.
+    come out of these, until a caller takes that in; `changes` counts how often a node went in or out.
     """
 
     most: int

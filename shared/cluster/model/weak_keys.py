@@ -1,4 +1,4 @@
-"""Which public keys of Ed25519 no cell may name: anybody can sign for a point of small order, and nobody for what is
+"""Which public keys of Ed25519 no cell may name: anyone can sign for a point of small order, and no one for what is
 no point.
 
 There are eight such points of the curve -x² + y² = 1 + d·x²·y² over the numbers modulo p, and some have several
@@ -11,7 +11,7 @@ _P = 2**255 - 19
 _D = -121665 * pow(121666, -1, _P) % _P
 _Y_BITS = 2**255 - 1
 
-WEAK_RULE = "anybody can sign for this key, since it is a point of small order: make one with `fallow cell key`"
+WEAK_RULE = "anyone can sign for this key, since it is a point of small order: make one with `fallow cell key`"
 TWOFOLD_RULE = "must be the canonical encoding of a point, with y below 2^255 - 19: make one with `fallow cell key`"
 
 NO_POINT_RULE = (

@@ -2,8 +2,8 @@
 
 Cell time is cut into ticks of a 64th of the half-life, at the same moments for everybody. At the end of each, what was
 used in it is added to what was used before, and all of it multiplied by 2^(-1/64). So what was used of late changes at
-these moments alone, and an order by it does. All of it in integers, and counted once for each decision: whoever folds
-the same log comes to the same numbers.
+these moments alone, and an order by it does. All of it in integers, and counted once for each decision: every reader
+that folds the same log comes to the same numbers.
 
 An account counts with all below it in the tree of tenants, as its use does; what a tenant used before it moved stays
 with those who were above it then. Nothing is counted, and nothing costs, where the policy has no `fair_half_life_ms`.
@@ -62,7 +62,7 @@ def kept(ticks: int) -> int:
 
 
 def used_at(used: Used, held_milli: int, now_ms: int, half_life_ms: int) -> Used:
-    """The same account at a later time, if it held so many milli-GPUs all the time since then."""
+    """This account at a later time, if it held so many milli-GPUs all the time since then."""
     milli_ms, tick_milli_ms, at_ms = used
     tick = tick_ms(half_life_ms)
     ticks = now_ms // tick - at_ms // tick

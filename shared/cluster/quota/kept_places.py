@@ -1,4 +1,4 @@
-"""Places that are kept for owners: tenants of whom a job waits though GPUs of their guarantee are idle.
+"""Places that are kept for owners: tenants with a waiting job while GPUs of their guarantee are idle.
 
 A kept place is what a worker of such a job would take of a node, as far as it is free there. Jobs that would borrow
 what is guaranteed to the owner start where they fit beside it. It follows from the state and is told by the service
@@ -52,7 +52,7 @@ class Kept(NamedTuple):
     is_more: bool = False
 
     def homes(self) -> Iterator[tuple[KeptPlace, Account]]:
-        """The places, each with its home: the lowest of the owners for whom it is kept."""
+        """The places, each with its home: the lowest of the owners for which it is kept."""
         before = 0
         for place in self.places:
             home = next((account for account, milli in self.owners if milli > before), None)
@@ -102,8 +102,8 @@ class KeptOfType:
 
 @dataclass(frozen=True, slots=True)
 class KeptPlaces:
-    """All that is kept in a cell, on which nodes, for whom, and how much of each GPU type at which home; but for what
-    is kept beside endless runs, which is there twice.
+    """All that is kept in a cell, on which nodes, for which owners, and how much of each GPU type at which home; but
+    for what is kept beside endless runs, which is there twice.
     """
 
     all: tuple[Kept, ...] = ()

@@ -1,4 +1,4 @@
-"""Who uses how much of which GPU type, and how much anybody may: a tree of tenants per GPU type.
+"""How much of which GPU type each tenant uses, and how much it may: a tree of tenants per GPU type.
 
 Use is counted at the tenant and at each of its ancestors, so one look at each tells whether a start would pass a limit.
 """

@@ -9,7 +9,8 @@ from fallow.shared.cluster.quota.tree import Account, Branch, QuotaTree
 
 def firm_room(tree: QuotaTree, account: Account, free_milli: int) -> int:
     """How much may start that can never be taken back: only what is guaranteed to the tenant, or else to the next one
-    above it, and there to nobody else; or else what is guaranteed to nobody in the cell, of which `free_milli` is free.
+    above it, and there to no other tenant; or else what is guaranteed to no tenant in the cell, of which `free_milli`
+    is free.
     """
     branch = tree.branches.get(account)
     cohort = tree.cohorts.get(account[1])
@@ -33,8 +34,8 @@ def drawn_from_cell(branch: Branch | None, more_milli: int) -> int:
 
 
 class Borrower:
-    """A tenant that wants so much more of a GPU type: from whom it would borrow that. Asked of every owner for whom
-    anything is kept, at each start.
+    """A tenant that wants so much more of a GPU type: which owners it would borrow that from. Asked of every owner for
+    which anything is kept, at each start.
     """
 
     __slots__ = ("_depths", "_fits", "_tree", "above", "fits_in")
@@ -85,7 +86,7 @@ def available(tree: QuotaTree, account: Account, free_milli: int) -> int:
 
 
 def left_by_others(tree: QuotaTree, account: Account, free_milli: int) -> int:
-    """How much others leave the tenant of what is free: what it does not lend itself, and what nobody keeps."""
+    """How much others leave the tenant of what is free: what it does not lend itself, and what is kept for no owner."""
     cohort = tree.cohorts.get(account[1])
     if cohort is None:
         return max(0, free_milli)

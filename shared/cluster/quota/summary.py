@@ -57,7 +57,7 @@ def _by_type(account: Account) -> Account:
 
 
 def _left_by_others(state: CellState, accounts: Sequence[Account]) -> dict[Account, tuple[int, int]]:
-    """How much others leave each account of what nobody uses, and of what is free on nodes that take new work."""
+    """How much others leave each account of what is unused, and of what is free on nodes that take new work."""
     types = dict.fromkeys(gpu_type for _, gpu_type in accounts)
     idle, free = {each: idle_anywhere_milli(state, each) for each in types}, _free_milli(state)
     with with_whole_nodes(state):

@@ -4,7 +4,7 @@ The arithmetic is that of Kueue's cohorts (`resource_node.go`): what a tenant do
 first, only what exceeds it is drawn from what the tenants of one parent have together, and so on up. Tenants without a
 parent share the cell.
 
-A tree follows from quotas and use. It is made when somebody asks first after a quota has changed, and kept by delta
+A tree follows from quotas and use. It is made at the first question after a quota has changed, and kept by delta
 from then on, so that a start costs as much as its tenant stands deep, and a cell without quotas pays nothing.
 """
 
@@ -25,9 +25,9 @@ Usage = dict[Account, int]
 
 @dataclass(slots=True, eq=False)
 class Cohort:
-    """All tenants of one GPU type. `home_idle_milli` is what they leave idle of what they lend to nobody,
+    """All tenants of one GPU type. `home_idle_milli` is what they leave idle of what they do not lend,
     `guaranteed_idle_milli` of what is guaranteed to them; `has_guarantees` tells whether anything is. `touched` are the
-    accounts whose own use may have changed since somebody took them out.
+    accounts whose own use may have changed since a caller took them out.
     """
 
     home_idle_milli: int = 0
@@ -45,7 +45,7 @@ class Cohort:
 class Branch:
     """A tenant in the tree of one GPU type, with all below it; milli-GPUs.
 
-    `guaranteed_milli` is never less than what is guaranteed below. `home_milli` of it is lent to nobody above, and
+    `guaranteed_milli` is never less than what is guaranteed below. `home_milli` of it is lent to no tenant above, and
     `own_milli` is what the branch can use before it borrows, without what stays at home further below;
     `guaranteed_below_milli` is what is guaranteed to its children.
     `used_milli` is all use; `drawn_milli` without what is served at home further below; `drawn_max_milli` is how much
@@ -80,7 +80,7 @@ class Branch:
 
     @property
     def home_idle_milli(self) -> int:
-        """What it leaves idle of what it lends to nobody."""
+        """What it leaves idle of what it does not lend."""
         return max(0, self.home_milli - self.drawn_milli)
 
     def passed_on(self, more_milli: int) -> int:
@@ -107,13 +107,13 @@ class QuotaTree:
         self._index: QuotaIndex | None = None
 
     def void(self) -> None:
-        """A quota has changed: make everything anew when somebody asks next."""
+        """A quota has changed: make everything anew at the next question."""
         self._is_void, self._at_rest = True, None
 
     @property
     def index(self) -> QuotaIndex:
-        """Who has which quotas; counted when somebody asks first, and kept by delta from then on. Nobody asks while a
-        snapshot is read, which fills the table itself.
+        """Which tenant has which quotas; counted at the first question, and kept by delta from then on. No question
+        comes while a snapshot is read, which fills the table itself.
         """
         if self._index is None:
             self._index = QuotaIndex.of(self.quotas.values())
@@ -127,7 +127,7 @@ class QuotaTree:
 
     @property
     def at_rest(self) -> QuotaTree:
-        """The same quotas while nothing is in use."""
+        """This tree while nothing is in use."""
         if self._at_rest is None:
             self._at_rest = QuotaTree(self.quotas, {})
         return self._at_rest
@@ -141,7 +141,7 @@ class QuotaTree:
 
     @property
     def cohorts(self) -> dict[str, Cohort]:
-        """The GPU types of which anybody has a quota."""
+        """The GPU types of which any tenant has a quota."""
         if self._is_void:
             self._grow()
         return self._cohorts

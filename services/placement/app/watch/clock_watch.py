@@ -126,7 +126,7 @@ class ClockWatch:
         )
 
     def _forget_wrong_time(self, bound_ms: int) -> None:
-        """The clock may have been wrong where nobody compared it: in a standby, or while the broker was away."""
+        """The clock may have been wrong where it was not compared: in a standby, or while the broker was away."""
         if isinstance(self._context.clock, WallCellClock):
             self._context.clock.forget_if_ahead(bound_ms)
 

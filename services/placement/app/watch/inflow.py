@@ -44,7 +44,7 @@ class Inflow:
             raise
 
     async def stop(self) -> None:
-        """Let go of all connections. What was read and not handed out is read again by whoever comes next."""
+        """Let go of all connections. What was read and not handed out is read again by the next writer."""
         for poll in self._polls.values():
             poll.cancel()
         await asyncio.gather(*self._polls.values(), return_exceptions=True)
@@ -62,7 +62,7 @@ class Inflow:
             self._closed.append(reader)
 
     def wake(self) -> None:
-        """Something else has come that whoever waits must look at."""
+        """Something else has come that the waiting writer must look at."""
         self._news.set()
 
     async def wait(self, wait_ms: int, *, without: frozenset[str] = frozenset()) -> bool:

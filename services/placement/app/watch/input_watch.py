@@ -23,7 +23,7 @@ from fallow.shared.log.port import Log, LogTruncated, TopicPartition
 from fallow.shared.runtime.process import Context
 
 LOG_LOOK_S = 5.0
-"""How often a writer looks whether somebody has repaired the log while an input is fenced."""
+"""How often a writer looks whether the log was repaired while an input is fenced."""
 
 
 class InputWatch:

@@ -130,7 +130,7 @@ def counts(node: Node) -> bool:
 
 
 def _was_in_use(node: Node) -> bool:
-    """The same of a lost node, as far as the log tells it afterwards."""
+    """Whether a lost node was in use, as far as the log tells it afterwards."""
     return not node.in_maintenance and node.wanted is NodeStatus.READY
 
 

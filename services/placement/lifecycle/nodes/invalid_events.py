@@ -1,4 +1,4 @@
-"""What a node says that nobody can make anything of: it is set aside with a reason, for a person to look at."""
+"""Events of a node that make no sense: each is set aside with a reason, for a person to look at."""
 
 from __future__ import annotations
 

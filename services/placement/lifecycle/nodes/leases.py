@@ -64,7 +64,7 @@ class Leases:
         return self._heard_ms.keys()
 
     def enter_all(self, state: CellState, wall_ms: int) -> None:
-        """Give every node of the state a lease, whoever wrote of it; those that have one keep it."""
+        """Give every node of the state a lease, whichever writer recorded it; those that have one keep it."""
         heard = self._heard_ms
         for node_id in state.nodes:
             if node_id not in heard:

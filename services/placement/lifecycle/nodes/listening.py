@@ -27,7 +27,7 @@ class _End(NamedTuple):
 class Listening:
     """As of when nodes were heard. `as_of_ms` None: nothing is known since this writer began at `begun_ms`.
 
-    `missed_ms`: for how long until then nobody could be heard, because the writer or the log was away.
+    `missed_ms`: for how long until then no node could be heard, because the writer or the log was away.
     """
 
     def __init__(self, begun_ms: int = 0) -> None:

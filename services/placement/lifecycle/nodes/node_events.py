@@ -54,7 +54,9 @@ class NodeEvents:
         return dict(found)
 
     def caught_up(self, state: CellState, wall_ms: int) -> None:
-        """The state is that of the log, whoever wrote it: each of its nodes has a lease, and no other node is known."""
+        """The state is that of the log, whichever writer wrote it: each of its nodes has a lease, and no other node is
+        known.
+        """
         self.leases.enter_all(state, wall_ms)
         for node_id in [*self.leases.nodes(), *self.sequences.nodes()]:
             if node_id not in state.nodes:

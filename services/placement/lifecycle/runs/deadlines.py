@@ -32,7 +32,7 @@ _Due = tuple[int, str, str, int]
 """When, what, of which job or node, and of which attempt."""
 
 UNREAD_MS = 5_000
-"""For so long, in cell time, a writer that takes over looks for a job that nobody knows: it may lie unread."""
+"""For so long, in cell time, a writer that takes over looks for an unknown job: it may lie unread."""
 
 _Awaited = dict[tuple[str, str, int], int]
 """When, by what, of which job, and of which attempt."""
@@ -199,7 +199,7 @@ class Deadlines:
                 self._push(state, (at_ms, "maintenance", effect.node, 0))
 
     def _look_for_unknown(self, state: CellState, job: Job | None, due_ms: int | None = None) -> None:
-        """A job that names others which nobody knows waits for them to come, but not for ever."""
+        """A job that names unknown jobs waits for them to come, but not for ever."""
         if job is not None and dependencies.waits_for_unknown(state, job):
             due_ms = state.at_ms + state.policy.unknown_dependency_ms if due_ms is None else due_ms
             self._push(state, (due_ms, "unknown", job.id, job.attempt))
@@ -344,7 +344,7 @@ _AWAITED = {JobStatus.STARTING: "start", JobStatus.STOPPING: "stop"}
 
 
 def _still_unknown(state: CellState, job: Job) -> int:
-    """When a job that this writer has not seen come has waited long enough for those that nobody knows."""
+    """When a job that this writer has not seen come has waited long enough for those that are unknown."""
     wait_ms = state.policy.unknown_dependency_ms
     left_ms = job.submit_ms + wait_ms - state.at_ms
     return state.at_ms + min(wait_ms, max(left_ms, UNREAD_MS))

@@ -33,7 +33,7 @@ def backoff_ms(job: Job, failures: int) -> int:
 
 
 def endless_backoff_ms(job: Job, times: int) -> int:
-    """The same where no budget ends the attempts."""
+    """The backoff where no budget ends the attempts."""
     return max(backoff_ms(job, times), min(ENDLESS_FIRST_MS << min(max(times - 1, 0), 40), ENDLESS_MAX_MS))
 
 
@@ -130,7 +130,7 @@ def failed_by_nodes(job: Job, told: str) -> JobFailed:
 
 
 def at_once(job: Job, now_ms: int, reason: RequeueReason) -> JobRequeued:
-    """It ended for somebody else's sake: back in its old place, at once."""
+    """It ended for another job's sake: back in its old place, at once."""
     return JobRequeued(
         job=job.id,
         reason=reason,

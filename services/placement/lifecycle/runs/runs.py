@@ -55,7 +55,9 @@ def note_run(decision: DecisionBuilder, event: RunStarted | RunStopped | RunFini
 
 
 def note_word(decision: DecisionBuilder, word: RunStatusUpdate) -> bool:
-    """The same for a word among others. Whether the log still wants this run on its node; if not, nothing follows."""
+    """Take in one status of a run among others. Whether the log still wants this run on its node; if not, nothing
+    follows.
+    """
     job = decision.state.jobs.get(word.job)
     if job is None or job.attempt != word.attempt or job.status not in HOLDING:
         return False
@@ -224,7 +226,7 @@ def _stopping_whole(
 ) -> e.JobStopping:
     """A gang that lost a part stops whole: because a worker failed, or because its node did. A node stops what it has
     by itself when its lease has run out, though the log may never take it for lost. The order tells what was said of
-    the failure, or of the node's own fault: whoever settles the end may be another writer.
+    the failure, or of the node's own fault: another writer may settle the end.
     """
     why, text = StopReason.NODE_LOST, ""
     if RunStatus.FAILED in noted.values():

@@ -233,7 +233,7 @@ def _longest_ms(job: Job) -> int:
 
 def _fail(decision: DecisionBuilder, job: Job, why: StopReason, text: str) -> None:
     """Its budget is used up, or nodes fail it for ever: the workers that are left stop, and then the job has failed.
-    The order to stop tells why: whoever settles the end may be another writer.
+    The order to stop tells why: another writer may settle the end.
     """
     if not job.workers:
         decision.emit(_failed(job, why, text))

@@ -85,8 +85,8 @@ class Demand:
 
     def pressure(self, kind: Kind, scale: int) -> int:
         """How much of these nodes will be wanted by those who cannot go everywhere, when as much is wanted as the cell
-        has: from 0 to `scale`. Who accepts several kinds wants of each in proportion to its size. As long as little is
-        known it counts that somebody may want one GPU of each kind.
+        has: from 0 to `scale`. A job that accepts several kinds wants of each in proportion to its size. As long as
+        little is known it counts that a job may want one GPU of each kind.
         """
         wanted = sum(ask.gpu_milli * many for ask, many in self.workers.items()) + GPU * len(self.gpus_milli)
         all_gpus, here = sum(self.gpus_milli.values()), self.gpus_milli.get(kind, 0)

@@ -18,7 +18,7 @@ BOARD = "score board"
 """The name of this view of a pool."""
 
 ROWS_MAX = 512
-"""Rows that are kept; what nobody has asked for longest goes first."""
+"""Rows that are kept; the least recently used goes first."""
 
 LOOKS_TO_SCORE = 4
 """To work out what an ask costs on a node takes so long as to look at so many."""

@@ -1,7 +1,7 @@
 """The classes that were found not to fit, and which of them are tried again when something has become free.
 
 Few are all tried again at once. Of many a walk tries so many only: tenants take turns, so that one with any number of
-classes of its own holds up nobody else's, and of each the first in order come first. What was not reached keeps its
+classes of its own holds up no other tenant's, and of each the first in order come first. What was not reached keeps its
 turn. What asks for more GPUs on a node than any node has free is left alone: it would come to the same.
 """
 
@@ -107,7 +107,7 @@ class Blocked:
         found.add((place, number, item))
 
     def drop(self, item: Need | Row) -> None:
-        """It is blocked no more, or nobody waits in it."""
+        """It is blocked no more, or no job waits in it."""
         self._of.pop(item, None)
 
     @property

@@ -31,9 +31,9 @@ STEPS_OF_RUN_TIMES = 4
 
 
 def room_of(state: CellState, spec: JobSpec) -> Key:
-    """What decides whether there is room for a job, whoever's it is. In a cell that has nodes that only short jobs may
-    use, how long it may run decides, too, and whether it has said so. What keeps the workers of a job that is no gang
-    from entering is not told apart by quota and room, so its room is its tenant's own.
+    """What decides whether there is room for a job, whichever tenant's it is. In a cell that has nodes that only short
+    jobs may use, how long it may run decides, too, and whether it has said so. What keeps the workers of a job that is
+    no gang from entering is not told apart by quota and room, so its room is its tenant's own.
     """
     wants = spec.resources
     key = (

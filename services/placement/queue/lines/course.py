@@ -144,7 +144,7 @@ class ByShares:
     def __init__(self, courses: list[Course], shares: Shares, jobs: Mapping[str, Job]) -> None:
         self.courses, self._jobs = courses, jobs
         self._of = {course.line.tenant: course for course in courses}
-        # A tenant of whom nothing may start has no turn: else it would decide ties for the others below its parent.
+        # A tenant of which nothing may start has no turn: else it would decide ties for the others below its parent.
         nexts = {tenant: course.first() for tenant, course in self._of.items()}
         self._came = {tenant: self._next_came(row) for tenant, row in nexts.items() if row is not None}
         self._turns = FairShareHeap(shares, self._came)

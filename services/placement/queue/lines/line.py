@@ -103,7 +103,7 @@ class Line:
             self._drop(row)
 
     def _drop(self, row: Row) -> None:
-        """Nobody is left in the row."""
+        """No job is left in the row."""
         rows = row.rows
         del self.rows[row.key], rows.rows[row]
         self.moved.pop(row, None)

@@ -57,7 +57,7 @@ class Need:
 
 
 class Row:
-    """The jobs of a class. `first` is who is next, None while nobody waits. `code` tells why the whole class waits, if
+    """The jobs of a class. `first` is the next job, None while no job waits. `code` tells why the whole class waits, if
     that is not for room, and `is_shut` whether the walk does not come by until something changes.
     """
 
@@ -85,11 +85,11 @@ class Row:
         self.code: PendingReason | None = None
         self.is_shut = False
         self.in_vain: InVain | None = None
-        """The same as of its room, for a reason of its own."""
+        """As `RoomRows.in_vain`, for a reason of its own."""
         self.tried = -1
         """In which round of tries (`Lines.tries`) it was looked for so last."""
         self.tries = 1
-        """The same as of its room."""
+        """As `RoomRows.tries`."""
         self.kept_off = ""
         """The job of it, if any, that a due head of its own tenant which stands behind it has kept off last, or of
         which any head has kept off the workers that it still wants while it runs.
