@@ -127,7 +127,7 @@ class Setting:
     @property
     def _is_about_plans(self) -> bool:
         """Whether jobs tell how long they run. Such a case is about what is planned by that: priorities order there, as
-        in the scheduler from which it comes, and preempt nobody.
+        in the scheduler from which it comes, and preempt no job.
         """
         return any(row.time_limit_s is not None for row in (*self.case.running, *self.case.pending))
 
