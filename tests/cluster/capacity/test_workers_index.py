@@ -64,7 +64,7 @@ def test_workers_that_enter_and_leave_are_found_by_rank_and_by_node(data: st.Dat
 
 
 class Counted(tuple[WorkerPlace, ...]):
-    """Workers that count how often somebody goes through them."""
+    """Workers that count how often a caller goes through them."""
 
     __slots__ = ()
     walks = 0

@@ -23,7 +23,7 @@ from tests.hypothesis_profile import reaches
 
 
 def changed(record: LogRecord, **fields: object) -> LogRecord:
-    """A record with other content but the chain header of the first: what somebody who tampers can make."""
+    """A record with other content but the chain header of the first: what a forger can make."""
     assert isinstance(record.decision, Decision)
     decision = with_fields(record.decision, **fields)
     return replace(record, value=encode(decision), decision=decision)

@@ -54,7 +54,7 @@ def numbers_of(each: Node) -> tuple[Any, ...]:
 
 
 def seen(state: CellState) -> tuple[Any, ...]:
-    """All of a state by which anybody decides: its rows byte for byte, and what its nodes and indices count."""
+    """All of a state by which any rule decides: its rows byte for byte, and what its nodes and indices count."""
     found = topology(state)
     rooms = [found.ranking(level, gpus).room for level in LEVELS for gpus in (1, 2, 3)]
     counts = [numbers_of(each) for each in state.nodes.values()]
@@ -102,7 +102,7 @@ def state(request: pytest.FixtureRequest) -> CellState:
     return found
 
 
-@pytest.mark.parametrize("has_asked", [False, True], ids=["nobody looks between", "an index looks between"])
+@pytest.mark.parametrize("has_asked", [False, True], ids=["no index looks between", "an index looks between"])
 @pytest.mark.parametrize("where", REFUSED)
 def test_a_gang_that_is_refused_a_place_leaves_all_as_it_was(where: str, state: CellState, *, has_asked: bool) -> None:
     places, why = REFUSED[where]

@@ -36,7 +36,7 @@ def counted(state: CellState) -> tuple[int, dict[str, int]]:
 
 
 def by_hand(state: CellState) -> tuple[int, dict[str, int]]:
-    """The same, text by text, from what the jobs of a history have."""
+    """The counts by hand, text by text, from what the jobs of a history have."""
     of: dict[str, int] = {}
     for job in state.jobs.values():
         spec = job.spec

@@ -1,4 +1,4 @@
-"""Keys for which anybody can sign are no keys of a cell."""
+"""Keys for which anyone can sign are no keys of a cell."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ OTHERWISE = [
         "ee" + "ff" * 31,
     )
 ]
-"""The same points with a sign of their x = 0, or with p added to their y."""
+"""These points with a sign of their x = 0, or with p added to their y."""
 
 
 def named(key: bytes) -> str:

@@ -1,4 +1,4 @@
-"""Use counts half after a half-life, whoever counts and however often."""
+"""Use counts half after a half-life, whichever reader counts and however often."""
 
 from __future__ import annotations
 

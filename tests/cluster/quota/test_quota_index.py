@@ -26,12 +26,12 @@ NAMES, TYPES = ("a", "b", "c", "d", "e"), ("h", "v")
 
 @st.composite
 def quotas_of(draw: st.DrawFn) -> Quota:
-    """A quota of one of few tenants and types, with a parent that may be anybody."""
+    """A quota of one of few tenants and types, with a parent that may be any name."""
     return Quota(
         tenant=draw(st.sampled_from(NAMES)),
         gpu_type=draw(st.sampled_from(TYPES)),
         guaranteed_milli=draw(st.integers(0, 3)) * GPU,
-        parent=draw(st.none() | st.sampled_from([*NAMES, "nobody"])),
+        parent=draw(st.none() | st.sampled_from([*NAMES, "absent"])),
     )
 
 

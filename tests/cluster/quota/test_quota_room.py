@@ -1,4 +1,4 @@
-"""From whom a tenant borrows."""
+"""The tenants from which a tenant borrows."""
 
 from __future__ import annotations
 

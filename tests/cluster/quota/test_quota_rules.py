@@ -38,8 +38,8 @@ def table(*quotas: Quota) -> dict[tuple[str, str], Quota]:
         ([share("ada", 4, 3)], "ada/gpu: limit 3 is below the guarantee 4"),
         ([share("ada", parent="bob"), share("bob", parent="ada")], "ada/gpu: cycle: ada -> bob -> ada"),
         (
-            [share("ada", parent="nobody")],
-            "ada/gpu: parent 'nobody': is no tenant of the cell file, and has no quota of this GPU type",
+            [share("ada", parent="absent")],
+            "ada/gpu: parent 'absent': is no tenant of the cell file, and has no quota of this GPU type",
         ),
         (
             [share("lab", 4), share("ada", 3, parent="lab"), share("bob", 2, parent="lab")],

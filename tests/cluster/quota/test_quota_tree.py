@@ -1,4 +1,4 @@
-"""The tree of quotas, kept by delta, is what the definition says; and nobody gets more than he may."""
+"""The tree of quotas, kept by delta, is what the definition says; and no tenant gets more than it may."""
 
 from __future__ import annotations
 

@@ -18,14 +18,14 @@ GPUS = {"h": 3}
 
 @st.composite
 def quotas_of(draw: st.DrawFn) -> Quota:
-    """A quota of one of few tenants, with a parent that may be anybody, and numbers that collide."""
+    """A quota of one of few tenants, with a parent that may be any name, and numbers that collide."""
     guaranteed_milli = draw(st.sampled_from([0, 500, 1_000, 1_500]))
     return Quota(
         tenant=draw(st.sampled_from(NAMES)),
         gpu_type=draw(st.sampled_from(["h", "v"])),
         guaranteed_milli=guaranteed_milli,
         limit_milli=draw(st.sampled_from([None, max(0, guaranteed_milli - 500), guaranteed_milli, 2_000, 3_000])),
-        parent=draw(st.none() | st.sampled_from([*NAMES, "nobody"])),
+        parent=draw(st.none() | st.sampled_from([*NAMES, "absent"])),
     )
 
 

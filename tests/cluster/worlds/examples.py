@@ -58,7 +58,7 @@ def cell(*effects: Any) -> CellState:
 
 
 def then(state: CellState, *effects: Any, at_ms: int | None = None) -> CellState:
-    """The same cell behind one record more."""
+    """This cell behind one record more."""
     return fold(state, next_record(state, *effects, at_ms=at_ms))
 
 

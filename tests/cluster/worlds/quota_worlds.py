@@ -72,7 +72,7 @@ class Use:
         return is_within
 
     def books(self) -> QuotaBooks:
-        """The same by the definition."""
+        """The books of this use by the definition."""
         return books_of(self.tree, self.own)
 
     def counted(self) -> list[tuple[Account, int, int, int, int, int]]:
@@ -121,7 +121,7 @@ def is_forbidden(before: QuotaBooks, after: QuotaBooks, account: Account) -> boo
 
 
 def roots(tree: QuotaTree, own: Iterable[Account]) -> list[Account]:
-    """Everybody who has nobody above."""
+    """The accounts without a parent."""
     above = {at for at, quota in tree.quotas.items() if quota.parent is not None}
     named = {(quota.parent, quota.gpu_type) for quota in tree.quotas.values() if quota.parent is not None}
     return sorted({*tree.quotas, *named, *own} - above)
@@ -136,7 +136,7 @@ def drawn_from_cell(before: QuotaBooks, after: QuotaBooks, tree: QuotaTree) -> i
 
 
 def home_idle(use: Use) -> int:
-    """What all leave idle of what they lend to nobody."""
+    """What all leave idle of what they do not lend."""
     books = use.books()
     accounts = {*use.tree.quotas, *roots(use.tree, use.own)}
     return sum(max(0, books.at_home(at) - books.drawn(at)) for at in accounts)

@@ -38,7 +38,7 @@ def world_of(discipline: QueueDiscipline, wait_ms: int) -> World:
 
 
 class Side:
-    """The same jobs come to two worlds and end there. In the second one each waits in the queue of its pool, if
+    """One list of jobs comes to two worlds and ends there. In the second one each waits in the queue of its pool, if
     `by_pool`.
     """
 
@@ -69,7 +69,7 @@ class Side:
         )
 
     def queued(self, event: Event) -> Event:
-        """The same job in the queue of its pool."""
+        """This job in the queue of its pool."""
         if not isinstance(event, JobAdmitted):
             return event
         return replace(event, spec=replace(event.spec, queue=event.spec.pools[0]))

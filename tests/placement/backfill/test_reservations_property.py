@@ -97,9 +97,9 @@ def test_each_job_for_which_places_are_kept_starts(story: Story) -> None:
 
 
 class Late:
-    """A cell under a limit that nobody reaches, in which heads become due, like jobs outlive their estimates, and some
-    that were held come before others. `passed_over` tells of each job in how many plans in a row, a second apart, it
-    could start at once and did not, `is_late` whether a job that only a head kept back has not started by its first
+    """A cell under a limit that no tenant reaches, in which heads become due, like jobs outlive their estimates, and
+    some that were held come before others. `passed_over` tells of each job in how many plans in a row, a second apart,
+    it could start at once and did not, `is_late` whether a job that only a head kept back has not started by its first
     planned start.
     """
 

@@ -1,4 +1,4 @@
-"""The log says which cell file is in force, and whoever takes the cell over goes by the newest one."""
+"""The log says which cell file is in force, and a writer that takes the cell over goes by the newest one."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def test_a_file_that_cannot_be_read_here_is_not_replaced_until_a_person_reloads(
 
 
 def test_a_reload_over_a_file_that_cannot_be_read_here_holds_what_waits_of_all_tenants_that_it_does_not_name() -> None:
-    """Nobody knows whose jobs waited by that file."""
+    """It is unknown which tenants' jobs waited by that file."""
     world = World(NEWEST)
     world.tell(*(admitted(spec_of(tenant, tenant=tenant)) for tenant in ("ada", "birch")))
     with_a_file_of_a_newer_release(world)
@@ -240,7 +240,7 @@ def large(*tenants: str) -> CellFile:
 
 @pytest.mark.parametrize("of_others", [False, True])
 def test_a_reloaded_file_is_in_the_log_before_a_backlog_is_taken_in(*, of_others: bool) -> None:
-    """Else whoever takes over meanwhile goes back to the older one."""
+    """Otherwise a writer that takes over meanwhile goes back to the older one."""
     world = World(OLD)
     world.tell(joined("n1"))
     new = large()

@@ -156,7 +156,7 @@ OLD = CellFile.model_validate(content_with({}))
 
 
 def decides_by(service: PlacementService) -> CellFile:
-    """What it decides by, which it tells nobody."""
+    """What it decides by, which it does not tell."""
     return service._file
 
 

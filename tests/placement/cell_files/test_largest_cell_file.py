@@ -49,7 +49,7 @@ def _name(number: int) -> str:
 
 
 def as_yaml(file: CellFile, path: Path) -> Path:
-    """The same as a person may write it: JSON is YAML."""
+    """The file as a person may write it: JSON is YAML."""
     path.write_text(f"# a comment counts for nothing\n{file.content()}\n", encoding="utf-8")
     return path
 

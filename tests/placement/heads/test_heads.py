@@ -1,4 +1,6 @@
-"""Nobody passes a head who could use what it waits for, in its queue or in those behind; whoever never could does."""
+"""No job passes a head if it could use what the head waits for, in its queue or in those behind; one that never could
+does.
+"""
 
 from __future__ import annotations
 

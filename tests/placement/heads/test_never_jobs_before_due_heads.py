@@ -94,7 +94,7 @@ NEVER_SMALL: dict[str, tuple[list[Quota], dict[str, Any]]] = {
 def test_one_that_may_never_start_is_told_its_quota_though_a_due_head_of_its_tenant_keeps_its_room(
     why: str, where: dict[str, Any]
 ) -> None:
-    """And nobody passes the head for it."""
+    """No job passes the head for it."""
     world = with_a_due_head()
     world.tell(set_quotas(*NEVER_SMALL[why][0]))
     young = spec_of("young", tenant="bob", queue="line", pools=("train",), priority=1, **NEVER_SMALL[why][1], **where)

@@ -185,7 +185,7 @@ def test_a_due_head_starts_though_its_tenant_sends_a_small_job_of_a_higher_prior
 @pytest.mark.parametrize("writer", ["the same", "another one"])
 def test_a_service_that_lacked_a_replica_before_a_head_of_its_tenant_was_due_goes_on_waiting(writer: str) -> None:
     """Ada's service comes before her head, which is at her limit, and before bob's service, as he has more: also where
-    nobody has looked at it since the head came to be due.
+    no walk has looked at it since the head came to be due.
     """
     world = world_of(FAIR, wait_ms=10_000)
     world.tell(joined("n1", 4), set_quotas(quota("ada", 4), quota("bob", 8)))
@@ -237,7 +237,7 @@ def with_a_replica_that_failed(world: World, until_ms: int, **where: Any) -> Non
 @pytest.mark.parametrize("writer", ["the same", "one that comes later", "one that comes in between"])
 def test_nobody_passes_a_due_head_while_a_replica_of_its_tenant_comes_back_beside_it(writer: str) -> None:
     """Ada has less, and so the turn: what she wants is kept from her, since the replica has room on another node. Where
-    the writer was gone as its pause ended nobody has looked for that yet.
+    the writer was gone as its pause ended no walk has looked for that yet.
     """
     world = world_of(FAIR, wait_ms=10_000)
     world.tell(*(joined(f"n{n}", 4, labels={"new": "1"}) for n in (1, 2)))

@@ -33,7 +33,7 @@ class Sing(o.Operation):
 
 
 class Shout(Sing):
-    """The same to one node."""
+    """A command to one node."""
 
     type: ClassVar[str] = "fallow.node.shout.v1"
     node: str

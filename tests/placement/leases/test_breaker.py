@@ -1,4 +1,4 @@
-"""Many silent nodes at once: none is lost for a while, then so many in a minute, whoever writes meanwhile."""
+"""Many silent nodes at once: none is lost for a while, then so many in a minute, whichever process writes meanwhile."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_then_they_are_lost_at_the_set_rate_to_the_last_one() -> None:
 def test_no_minute_loses_more_than_the_set_rate_once_many_are_silent(
     count: int, percent: int, per_minute: int, *, stints: bool
 ) -> None:
-    """Also when what is still silent is no large part of the cell any more, and whoever writes."""
+    """Also when what is still silent is no large part of the cell any more, and whichever process writes."""
     world = cell_of(count, per_minute=per_minute)
     nodes = sorted(world.state.nodes)
     silent = max(BREAKER_NODES, count * percent // 100 + 1)
@@ -382,7 +382,7 @@ class Told:
             self.held_s[second] = None
 
     def overdue_s(self, node: str) -> int:
-        """The tick behind which its lease has run out, whoever writes."""
+        """The tick behind which its lease has run out, whichever process writes."""
         return self.silent_s[node] + PATIENCE_S + self.tick_s
 
     def waited_s(self) -> dict[str, int]:

@@ -40,7 +40,7 @@ CLOSED = {f"{pool}-{number}": pool for pool in POOLS for number in range(SMALL_P
 SILENCE_MS, WORK_MS = 40_001, 60_000
 TENANTS = ("ada", "bob")
 HOW = ("said", "declared", "silent")
-"""Whose word it is that a node is lost: its cell's, its operator's, or nobody's."""
+"""Which party declares the node lost: its cell, its operator, or none."""
 
 
 REACHED = ("in use, in quarantine and on its way elsewhere", "so, where the tenth of its new pool is out")

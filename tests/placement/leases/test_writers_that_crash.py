@@ -90,7 +90,7 @@ async def crash_after(
 
 
 async def crash_until_lost(host: VirtualHost, stints_s: Sequence[int]) -> tuple[list[str], int]:
-    """The same of one silent node, until any is lost, and how many lives that took: at most so many."""
+    """One silent node, until it is lost, and how many lives that took: at most so many."""
     cell = Cell(host, silent=1)
     reports, lives = asyncio.create_task(cell.report()), 0
     for stint_s in stints_s:
@@ -111,7 +111,7 @@ def test_writers_that_crash_lose_a_silent_node_all_the_same(every_s: int) -> Non
 
 
 class HostAhead(VirtualHost):
-    """The same machine with a clock that is ahead by almost as much as one may be."""
+    """This machine with a clock that is ahead by almost as much as one may be."""
 
     def wall_ms(self) -> int:
         return super().wall_ms() + CLOCK_BOUND_MS - 1_000

@@ -1,5 +1,5 @@
 """A tenant whose jobs are dear to look for places for: each decision looks at few nodes, all come to their turn, and
-nobody else's job waits for that.
+no other tenant's job waits for that.
 """
 
 from __future__ import annotations

@@ -177,7 +177,7 @@ def test_who_comes_first_by_another_half_life_starts_at_once(*, by_reload: bool)
 def timer_of(
     discipline: QueueDiscipline, order: QueueOrder, half_life_ms: int, used_ms: int = 2_000
 ) -> tuple[FairShareTimer, CellState]:
-    """A timer that has walked at no time yet, in a cell in which somebody began to hold something at `used_ms`."""
+    """A timer that has walked at no time yet, in a cell in which a job began to hold something at `used_ms`."""
     timer, state = FairShareTimer(part_of(discipline, half_life_ms, order)), CellState(CELL)
     state.fair = FairUse(half_life_ms)
     state.fair.follow(half_life_ms, {("ada", "gpu"): 1_000}, used_ms)

@@ -32,8 +32,8 @@ def test_between_records_that_waits_fill_one_is_made_that_starts_all_for_which_t
 
 
 def test_nobody_starts_before_all_are_told_that_wait_for_a_job_that_is_another_tenants() -> None:
-    """They named it before anybody knew whose it is. The end of the last of them is what the first in order waits for;
-    of none of the others' ends anybody is to be told.
+    """They named it before it was known whose it is. The end of the last of them is what the first in order waits for;
+    of none of the others' ends any job is to be told.
     """
     world = cell(Queue(name="line"))
     world.tell(*(admitted(spec_of(f"bob/m{n}", 1, tenant="bob", array=900, after=after("ada/gate"))) for n in range(3)))

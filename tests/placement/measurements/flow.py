@@ -53,7 +53,7 @@ class Side:
 
 
 class Topic:
-    """A topic of one partition, of which the newest records are kept for whoever reads next."""
+    """A topic of one partition, of which the newest records are kept for the next reader."""
 
     def __init__(self, name: str) -> None:
         self.name, self.next_offset = name, 0

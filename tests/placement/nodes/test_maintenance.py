@@ -46,7 +46,7 @@ def cell() -> World:
 
 
 def planned() -> World:
-    """The same, with maintenance from 10 to 20 s."""
+    """The node with maintenance from 10 to 20 s."""
     world = cell()
     assert kinds(world.tell(PLAN)) == ["MaintenanceSet"]
     return world
@@ -173,7 +173,7 @@ def test_when_it_begins_what_still_runs_is_stopped_and_queued_again() -> None:
 
 
 def test_what_stands_behind_a_head_that_could_only_be_on_its_node_starts_when_it_begins() -> None:
-    """Then the head could be nowhere, and keeps nobody back."""
+    """Then the head could be nowhere, and keeps no job back."""
     queue = Queue(name="strict", discipline=QueueDiscipline.STRICT_FIFO)
     part = CellPart(name=CELL, ordinal=0, pools=(Pool(name="train", gpus=16),), queues=(queue,))
     world = World(CellFile(cells=(part,), tenants=(Tenant(name="ada"),)))

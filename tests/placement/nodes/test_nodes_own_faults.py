@@ -289,7 +289,7 @@ def test_the_words_of_a_gangs_failure_outlive_the_writer_that_heard_them() -> No
 
 
 def test_the_words_of_one_attempt_are_not_told_of_the_next() -> None:
-    """Which fails by itself: nobody had to stop for it."""
+    """Which fails by itself: no other run had to stop for it."""
     world = cell(gang(retry=RetryPolicy(budget=1, backoff_ms=1, backoff_max_ms=1)))
     begin(world)
     world.tell(said(world, n.RunFailed, 1, text="of the first"))

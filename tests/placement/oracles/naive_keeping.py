@@ -90,7 +90,7 @@ def kept_by_lines(state: CellState, lines: Lines) -> KeptPlaces:
     firsts, jobs = dict[Line, str](), list[Job]()
     for tenant in _with_idle(state, lines.tenants()):
         for row, line in lines.rows_of(tenant):
-            assert row.first is not None, "somebody waits in it"
+            assert row.first is not None, "a job waits in it"
             job = state.jobs[row.first[-1]]
             if _has_turn(state, row, line, job, firsts):
                 jobs.append(job)
@@ -237,7 +237,7 @@ def _where(spec: JobSpec) -> Where:
 def _has_turn(state: CellState, row: Row, line: Line, job: Job, firsts: dict[Line, str]) -> bool:
     """Whether the job could start now, the first of its class. In a strict line that is the first one only: to keep
     room for one behind it could keep the first from starting, and then both would wait for ever. By shares the first of
-    a tenant may stand behind one of another tenant, whom it passes only with what is guaranteed to it.
+    a tenant may stand behind one of another tenant, which it passes only with what is guaranteed to it.
     """
     if line.queue.discipline is not QueueDiscipline.STRICT_FIFO:
         return True
@@ -248,7 +248,7 @@ def _has_turn(state: CellState, row: Row, line: Line, job: Job, firsts: dict[Lin
 
 
 def _with_idle(state: CellState, tenants: Iterable[str]) -> dict[str, None]:
-    """Those of the tenants to whom, or to one above whom, something is guaranteed that is idle."""
+    """Those of the tenants that have an idle guarantee, or stand below a tenant that has one."""
     tree, found = state.tree, dict[str, None]()
     if not has_owners(state):
         return found

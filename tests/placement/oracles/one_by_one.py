@@ -125,6 +125,6 @@ def spread(state: CellState, spec: JobSpec) -> list[Seat]:
 
 
 def node_by_node(seats: Sequence[Seat]) -> list[Seat]:
-    """The same with those of one node behind each other, the nodes as they were found."""
+    """These places with those of one node behind each other, the nodes as they were found."""
     order = list(dict.fromkeys(name for name, _ in seats))
     return sorted(seats, key=lambda seat: order.index(seat[0]))

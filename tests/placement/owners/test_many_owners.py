@@ -62,7 +62,7 @@ def tenant(number: int) -> str:
 
 
 def cell_of(owners: int, placement: str, kept_gpus: int, cohorts: int) -> CellState:
-    """Owners in so many cohorts, for each of whom so many GPUs are kept; on each node there is room for ten of them."""
+    """Owners in so many cohorts, for each of which so many GPUs are kept; each node has room for ten of them."""
     state = CellState(CELL)
     apply(state, e.PolicySet(policy=CellPolicy(placement=placement)), 0)
     for number in range(owners // OWNERS_ON_NODE):
@@ -124,7 +124,7 @@ def test_a_try_beside_a_thousand_owners_costs_what_it_costs_beside_fifty(
 
 
 class Waiting:
-    """So many owners, of each of whom jobs of eight kinds wait, each kind on nodes of its own; and nodes that none of
+    """So many owners, of each of which jobs of eight kinds wait, each kind on nodes of its own; and nodes that none of
     them can use. Guests are on half of the nodes of each kind.
     """
 

@@ -54,7 +54,7 @@ def flow(gpu_milli: int = 1_000, cpu_milli: int = 0) -> JobSpec:
 
 
 class Beside:
-    """A cell that the borrower's jobs fill, and an owner to whom all that its job needs is guaranteed."""
+    """A cell that the borrower's jobs fill, and an owner with a guarantee for all that its job needs."""
 
     def __init__(
         self, nodes: list[n.NodeJoined], job: JobSpec, borrower: JobSpec, queue: Queue = QUEUE, **policy: str

@@ -261,7 +261,7 @@ class PatientOwners(ManyOwners):
                 self.world.restart()
 
     def wait_long(self) -> None:
-        """Some runs end at the end of it, before anybody takes their place."""
+        """Some runs end at the end of it, before any job takes their place."""
         self.world.now_ms += self.random.choice((PATIENCE_MS // 2, PATIENCE_MS, 3 * PATIENCE_MS))
         self.end()
 

@@ -1,4 +1,4 @@
-"""A job that no node could hold even empty, or no rack: it waits for other hardware, and nobody waits for it."""
+"""A job that no node could hold even empty, or no rack: it waits for other hardware, and no job waits for it."""
 
 from __future__ import annotations
 

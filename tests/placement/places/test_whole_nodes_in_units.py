@@ -1,5 +1,5 @@
 """An exclusive job that requires a place in the network goes to the nodes there with the fewest GPUs, where others
-leave it no more; and where they leave it too few in every unit, it keeps nobody back.
+leave it no more; and where they leave it too few in every unit, it keeps no job back.
 """
 
 from __future__ import annotations

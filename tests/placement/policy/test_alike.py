@@ -33,7 +33,7 @@ def one_after_the_other(state: CellState, spec: JobSpec, most: int) -> list[Work
 
 
 def group_after_group(state: CellState, spec: JobSpec, most: int) -> list[WorkerPlace]:
-    """The same, placed together as far as one question tells."""
+    """These jobs, placed together as far as one question tells."""
     found: list[WorkerPlace] = []
     while some := place_alike(state, spec, most - len(found)):
         for place in some:

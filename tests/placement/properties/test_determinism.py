@@ -1,4 +1,4 @@
-"""The same inputs make the same bytes, in every process."""
+"""Equal inputs make equal bytes, in every process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The property of lines where walks try few classes again, in turn: nobody waits who may start once all is at rest."""
+"""The property of lines where walks try few classes again, in turn: no job waits that may start once all is at rest."""
 
 from __future__ import annotations
 

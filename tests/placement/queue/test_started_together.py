@@ -106,7 +106,7 @@ def in_line(lines: Lines) -> list[tuple[list[Order], Order | None, Order | None]
 
 
 def is_line_of_who_waits(state: CellState, lines: Lines, discipline: QueueDiscipline) -> None:
-    """The line is the one that is made anew, and knows nobody who has started."""
+    """The line is the one that is made anew, and holds no job that has started."""
     assert in_line(lines) == in_line(lines_of(state, discipline))
     waits = [job.id for job in state.jobs.values() if job.status is JobStatus.QUEUED]
     assert [job for job in state.jobs if lines.place_of(job) is not None] == waits

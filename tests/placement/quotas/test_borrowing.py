@@ -308,7 +308,7 @@ def test_a_job_takes_what_is_kept_for_an_owner_from_whom_it_borrows_nothing_and_
     nodes: int,
 ) -> None:
     """One GPU is free on each node, and kept: for ada on the first ones, for eve on the others. Dan is below lab, as
-    ada is: he would borrow from ada, and from nobody else.
+    ada is: he would borrow from ada, and from no other tenant.
     """
     names = {"ada": [f"a{at}" for at in range(nodes)], "eve": [f"e{at}" for at in range(nodes)]}
     world = cell_with(
@@ -327,7 +327,7 @@ def test_a_job_takes_what_is_kept_for_an_owner_from_whom_it_borrows_nothing_and_
 
 
 def test_an_owner_that_waits_too_takes_what_is_kept_for_a_job_that_is_guaranteed_in_part_only() -> None:
-    """Of n1 the one free GPU is kept for bob, whose whole job is guaranteed, and of n2 two of three for eve, to whom
+    """Of n1 the one free GPU is kept for bob, whose whole job is guaranteed, and of n2 two of three for eve, to which
     two of four are.
     """
     world = cell_with(joined("n1", 2, labels={"of": "bob"}), joined("n2", 4, labels={"of": "eve"}), file=FAMILY)

@@ -125,7 +125,7 @@ def test_a_removal_that_no_record_holds_is_refused_with_its_size() -> None:
 
 
 class Walked(dict[Any, Any]):
-    """Quotas that count how often somebody goes over all of them."""
+    """Quotas that count how often a caller goes over all of them."""
 
     walks = 0
 

@@ -126,7 +126,7 @@ def test_wishes_for_an_array_that_change_nothing_any_more(wish: Callable[[], Eve
 
 
 class Counted(dict[str, Job]):
-    """Jobs that count how often somebody goes over all of them."""
+    """Jobs that count how often a caller goes over all of them."""
 
     passes = 0
 

@@ -146,7 +146,7 @@ class Chaos:
         self.world.tell(self.random.choice(wishes))
 
     def shake(self) -> None:
-        """A node reboots, or somebody says that it is gone, or a new process takes over the writing."""
+        """A node reboots, or a person says that it is gone, or a new process takes over the writing."""
         agent = self.agents[self.random.choice(NODES)]
         kind = self.random.randint(0, 3)
         if kind == 0:

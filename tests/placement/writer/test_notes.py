@@ -29,7 +29,7 @@ def plan(at_ms: int) -> StartsPlanned:
 
 
 async def leave(process: PlacementProcess) -> None:
-    """The cell is given to nobody, and the process goes on as a standby."""
+    """The cell is given to no process, and the process goes on as a standby."""
     process.owned.give_up(0)
     process.writer.wake()
     await asyncio.sleep(20)

@@ -1,5 +1,5 @@
 """A writer signs where its cell file names keys, does not begin where readers would not believe it, and goes on where
-somebody else writes into the log of its cell.
+a stranger writes into the log of its cell.
 """
 
 from __future__ import annotations
