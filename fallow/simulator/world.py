@@ -11,9 +11,10 @@ from fallow.shared.log.port import LogTruncated
 from fallow.shared.log.sharing.cell_work import FENCING
 from fallow.simulator.clients.client import SUBMISSION_PARTITIONS, Clients
 from fallow.simulator.clients.person import Person
+from fallow.simulator.clients.proposer import Proposer
 from fallow.simulator.clients.readers import Readers
 from fallow.simulator.drain import Drain
-from fallow.simulator.draws.workload import draw_setting, with_own_topics
+from fallow.simulator.draws.workload import draw_setting, with_long_runs, with_own_topics, with_yielding
 from fallow.simulator.engine import Action, Chance, Engine
 from fallow.simulator.history.record import Believed, Fenced, History, Violation
 from fallow.simulator.machine import Machine
@@ -82,10 +83,11 @@ class World:
         setting = draw_setting(self.engine)
         self.faults.draw_rates()
         is_signed = seed % SIGNED_EVERY == 0 and Fault.IMPOSTOR in faults
-        file = with_own_topics(setting.file, seed)
+        file = with_yielding(with_own_topics(setting.file, seed), seed)
         file = signed(file) if is_signed else file
         self.file, self.nodes, self.first_file = file, setting.nodes, file
-        self.items = tuple(item for item in setting.items if keep_items is None or item.number in keep_items)
+        items = with_long_runs(setting.items, seed)
+        self.items = tuple(item for item in items if keep_items is None or item.number in keep_items)
         everywhere = {cell: specs + setting.machines[cell] for cell, specs in setting.nodes.items()}
         self.history = History(seed, file, everywhere, faults_end_ms=FAULTS_END_MS)
         self.grown_bytes = chance.choice(GROWN_AT_BYTES)
@@ -111,6 +113,7 @@ class World:
         self.broker.topics |= {f"submissions.{tenant}": SUBMISSION_PARTITIONS for tenant in file.own_topics}
         self.clients, self.poison = Clients(self, self.items), Poison(self)
         self.readers = Readers(self)
+        self.proposer = Proposer(self)
         self.processes = self._make_processes()
         self._agents = self._make_agents(setting.machines)
         self.processes += self._agents.values()
@@ -183,6 +186,7 @@ class World:
     def _faults_begin(self) -> None:
         self.faults.is_active = True
         self.mishaps.begin()
+        self.proposer.begin()
 
     def _faults_end(self) -> None:
         self.faults.is_active = False

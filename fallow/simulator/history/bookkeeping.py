@@ -13,7 +13,7 @@ from fallow.simulator.history import books as b
 from fallow.simulator.history.books import Books, JobPage, NodePage, OverPage
 from fallow.simulator.history.evidence import Violation
 from fallow.simulator.history.log_form import InForce
-from fallow.simulator.history.rules.queues import planned, waits
+from fallow.simulator.history.rules.queues import planned, rooms, waits
 from fallow.simulator.history.rules.queues.queue_rules import ages_in, rules_in, waiting_max_in
 from fallow.simulator.history.rules.requests import refusals
 from fallow.simulator.history.rules.runs import arrays, ends, maintenance
@@ -55,6 +55,8 @@ class Bookkeeper:
             e.WaitShortened: self._wait_shortened,
             e.ReservationSet: lambda effect: self._say_if("PLAN", planned.planned(self.books, effect)),
             e.ReservationCleared: lambda effect: self._say_if("PLAN", planned.unplanned(self.books, effect)),
+            e.RoomHeld: self._room_held,
+            e.RoomReleased: lambda effect: self._say_if("ROOM", rooms.released(self.books, effect)),
             e.NodeChanged: self._node_changed,
             e.MaintenanceSet: lambda effect: maintenance.planned(self.books, effect),
             e.MaintenanceBegan: lambda effect: maintenance.began(self.books, effect),
@@ -97,6 +99,8 @@ class Bookkeeper:
             self._say("I2", wrong)
         for wrong in planned.forgotten(self.books) if entry.does_what_is_due else ():
             self._say("PLAN", wrong)
+        for wrong in rooms.forgotten(self.books) if entry.does_what_is_due or self.books.yielding else ():
+            self._say("ROOM", wrong)
         self._loans_are_back()
 
     def _found_here(self, wrong: str | None) -> None:
@@ -194,6 +198,10 @@ class Bookkeeper:
         if page is not None:
             self._say_if("I2", waits.told_too_early(self.books, page, effect))
 
+    def _room_held(self, effect: e.RoomHeld) -> None:
+        for wrong in rooms.held(self.books, effect):
+            self._say("ROOM", wrong)
+
     def _refused(self, effect: e.JobRefused) -> None:
         self._found_here(owners.refused_for_nothing(self.books, effect))
         self._found_here(refusals.wrongly_refused(self.books, effect))
@@ -205,6 +213,8 @@ class Bookkeeper:
         books, page = self.books, self._page(effect.job, "starts", b.QUEUED)
         if page is None:
             return
+        if page.room is not None:
+            self._say("ROOM", f"job {effect.job} starts while room is still held for it")
         if effect.attempt != page.attempt + 1:
             self._say("I6", f"attempt {effect.attempt} of job {effect.job} follows attempt {page.attempt}")
         if books.at_ms < page.not_before_ms:
@@ -235,6 +245,7 @@ class Bookkeeper:
     def _takes(self, job_id: str, page: JobPage, places: tuple[WorkerPlace, ...], new: tuple[WorkerPlace, ...]) -> None:
         """Hold these places, of which some are new, and check whether those may be had."""
         books = self.books
+        self._say_if("ROOM", rooms.taken_from(books, job_id, new))
         books.hold(job_id, page, places)
         types: dict[str, None] = {}
         for place in new:
@@ -299,7 +310,8 @@ class Bookkeeper:
 
     def _running(self, effect: e.JobRunning) -> None:
         if self._of_attempt(effect, "runs", b.STARTING) is not None:
-            self.books.jobs[effect.job].status = b.RUNNING
+            page = self.books.jobs[effect.job]
+            page.status, page.running_ms = b.RUNNING, self.books.at_ms
 
     def _say_if(self, invariant: str, text: str | None) -> None:
         if text is not None:
@@ -343,6 +355,7 @@ class Bookkeeper:
         page = self._of_attempt(effect, "is stopped", *b.HOLDS)
         if page is not None:
             self._found_here(ends.stopped_without_cause(self.books, page, effect))
+            self._say_if("ROOM", rooms.yields(self.books, page, effect))
             page.status, page.stop_why = b.STOPPING, effect.why
 
     def _preempted(self, effect: e.JobPreempted) -> None:
@@ -365,7 +378,7 @@ class Bookkeeper:
 
     def _gives_back(self, job_id: str, page: JobPage) -> None:
         self.books.hold(job_id, page, ())
-        page.started_ms, page.stop_why = None, None
+        page.started_ms, page.running_ms, page.stop_why = None, None, None
 
     # Ends.
 
@@ -389,6 +402,7 @@ class Bookkeeper:
         if page is None:
             return
         books.hold(job_id, page, ())
+        rooms.let_go(books, page)
         books.endings += 1
         books.over[job_id] = OverPage(page.spec.tenant, page.digest, status, books.at_ms, books.endings)
         arrays.ended(books, page, status)

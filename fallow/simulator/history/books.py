@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from fallow.shared.events.effects import ReservationSet
+from fallow.shared.events.effects import ReservationSet, RoomHeld
 from fallow.shared.events.fields.values import JobSpec, NodeSpec, NodeStatus, WorkerPlace
 from fallow.shared.events.operations import CellPolicy, Quota
 from fallow.shared.events.reasons import PendingReason, StopReason
@@ -50,6 +50,10 @@ class JobPage:
     head_version: int = 0
     plan: ReservationSet | None = None
     stale_plan: int = 0
+    running_ms: int | None = None
+    yielded: dict[str, None] = field(default_factory=dict)
+    room: RoomHeld | None = None
+    stale_room: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +136,16 @@ class Books:
     rules: dict[str, QueueRule] = field(default_factory=dict)
     waiting_max: dict[str, int] = field(default_factory=dict)
     cell_file: str = ""
+    yielding: dict[str, dict[str, StopReason]] = field(default_factory=dict)
+    """Who was told to stop for whom, as long as no room is held for that one."""
+
+    def promise(self, page: JobPage, places: tuple[WorkerPlace, ...], sign: int) -> None:
+        """What is held for a job counts as its tenant's use."""
+        for place in places:
+            node = self.nodes.get(place.node)
+            if node is not None:
+                account = (page.spec.tenant, node.spec.gpu_type)
+                self.use[account] = self.use.get(account, 0) + sign * place.gpu_milli
 
     def hold(self, job_id: str, page: JobPage, places: tuple[WorkerPlace, ...]) -> None:
         """Let the job hold these places instead of those it held."""

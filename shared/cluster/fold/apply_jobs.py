@@ -396,7 +396,7 @@ def stopping(state: CellState, effect: e.JobStopping, at_ms: int) -> None:
     journal.set(job, "stop_grace_wall_ms", effect.grace_wall_ms)
     journal.set(job, "stopping_ms", at_ms)
     journal.set(job, "avoid", effect.avoid)
-    if effect.why in _YIELDING:
+    if effect.why in _YIELDING and effect.for_whom:
         # Those that live no more ask for nothing again: so the list stays short.
         journal.set(job, "yielded_to", (*(each for each in job.yielded_to if each in state.jobs), effect.for_whom))
 

@@ -36,7 +36,7 @@ def started(job: str, *places: WorkerPlace, attempt: int = 1) -> e.JobStarted:
     return e.JobStarted(job=job, attempt=attempt, workers=places)
 
 
-def stopping(job: str, why: StopReason = StopReason.PRIORITY) -> e.JobStopping:
+def stopping(job: str, why: StopReason = StopReason.LOAN_RECLAIM) -> e.JobStopping:
     return e.JobStopping(job=job, attempt=1, why=why, grace_wall_ms=1_000)
 
 

@@ -12,7 +12,7 @@ from fallow.shared.events.decisions import Decision, next_chain
 from fallow.shared.events.fields.value import replace as changed
 from fallow.shared.events.fields.values import JobKind, NodeRole, Resources
 from fallow.shared.events.operations import CellPolicy, Quota
-from fallow.shared.events.reasons import ClearReason, FailReason, RequeueReason, StopReason
+from fallow.shared.events.reasons import ClearReason, FailReason, PreemptionCause, RequeueReason, StopReason
 from tests.cluster.worlds.examples import enqueued, node, place, quota, requeued, started, stopping
 from tests.simulator.history.story import CELL, finished_gang, two_nodes, with_gang
 
@@ -83,6 +83,12 @@ BECOMES_ANOTHER = changed(node("n1", gpus=2), offered=node("n1", gpus=8).spec)
 SILENT = e.NodeSilent(node="n1", boot="boot-1", silent_wall_ms=20_000)
 NO_QUOTA = e.QuotaRemoved(tenant="ada", gpu_type="gpu")
 KEPT = [enqueued("first"), e.ReservationSet(job="first", workers=(place(0, "n1", 1),), start_ms=100)]
+
+WAITS, GRACE_MS = enqueued("first"), 30_000
+YIELDS = e.JobStopping(job="gang", attempt=1, why=StopReason.PRIORITY, for_whom="first", grace_wall_ms=GRACE_MS)
+ROOM = e.RoomHeld(
+    job="first", cause=PreemptionCause.PRIORITY, workers=(place(0, "n1", 0),), victims=1, until_ms=100, proposal="p-1"
+)
 
 ONE_RECORD: dict[str, tuple[str, list[Any]]] = {
     "a device is held twice": ("I1", [SINGLE, started("one", place(0, "n1", 0))]),
@@ -170,6 +176,37 @@ ONE_RECORD: dict[str, tuple[str, list[Any]]] = {
         "PLAN",
         [SINGLE, e.ReservationSet(job="one", workers=(place(0, "n9", 1),), start_ms=100)],
     ),
+    "another job gets room that is held": (
+        "ROOM",
+        [WAITS, YIELDS, changed(ROOM, workers=(place(0, "n1", 1),)), SINGLE, started("one", place(0, "n1", 1))],
+    ),
+    "room is held and fewer yield than is said": ("ROOM", [WAITS, changed(ROOM, victims=2)]),
+    "a job yields and no room is held": ("ROOM", [WAITS, YIELDS]),
+    "a job yields to one that is not there": ("ROOM", [YIELDS]),
+    "a job yields without its grace": ("ROOM", [WAITS, changed(YIELDS, grace_wall_ms=0), ROOM]),
+    "a job yields to one of lower priority": (
+        "ROOM",
+        [enqueued("first", priority=-1), YIELDS, ROOM],
+    ),
+    "a tenant yields what is guaranteed to it": (
+        "ROOM",
+        [
+            e.QuotaSet(quota=Quota(tenant="ada", gpu_type="gpu", guaranteed_milli=2_000)),
+            enqueued("first", tenant="eve"),
+            YIELDS,
+            ROOM,
+        ],
+    ),
+    "a job yields before it has run for its minimum": (
+        "ROOM",
+        [
+            e.QuotaSet(quota=Quota(tenant="ada", gpu_type="gpu", min_run_ms=5)),
+            enqueued("first", tenant="eve"),
+            YIELDS,
+            ROOM,
+        ],
+    ),
+    "room is let go of that nobody held": ("ROOM", [WAITS, e.RoomReleased(job="first", reason=ClearReason.HELD)]),
     "a planned start ends that never was": ("PLAN", [SINGLE, e.ReservationCleared(job="one", reason=ClearReason.HELD)]),
 }
 

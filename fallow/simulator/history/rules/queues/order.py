@@ -62,12 +62,14 @@ class OrderJudge:
     _entry: InForce | None = None
     _is_judged: bool = False
     _may_be_passed: dict[str, None] = field(default_factory=dict)
+    _in_rooms: dict[str, None] = field(default_factory=dict)
 
     def next(self, entry: InForce) -> None:
         """This decision is the next one that the books will know: what was left waiting until now?"""
         last, self._entry = self._entry, entry
         self._is_judged = not any(isinstance(effect, CHANGES_RULES) for effect in entry.decision.effects)
         self._may_be_passed = _brought_or_started(entry)
+        self._in_rooms = {each.job: None for each in entry.decision.effects if isinstance(each, e.RoomReleased)}
         if last is None or last.moment is None or entry.moment is None or last.moment < self.quiet_from:
             return
         for_ms = entry.moment - last.moment
@@ -78,8 +80,8 @@ class OrderJudge:
 
     def before_start(self, start: e.JobStarted) -> None:
         """This start comes next: does it pass anything?"""
-        if self._entry is None or not self._is_judged:
-            return
+        if self._entry is None or not self._is_judged or start.job in self._in_rooms:
+            return  # what starts in room that was held for it has had its turn when others yielded to it
         waiting = waiting_in(self.books)
         other = waiting.get(start.job)
         if other is None or is_owner(self.books, other.spec):
@@ -129,8 +131,10 @@ def _is_behind(head: Waiting, other: Waiting) -> bool:
 
 
 def waiting_in(books: Books) -> dict[str, Waiting]:
-    """All jobs that wait for their turn."""
+    """All jobs that wait for their turn; none is said to while room is held, of which others may have no part."""
     found: dict[str, Waiting] = {}
+    if any(page.room is not None for page in books.jobs.values()):
+        return found
     numbers = {job: number for number, job in enumerate(books.jobs)}
     lines = _Lines(books, numbers)
     for job, page in books.jobs.items():
