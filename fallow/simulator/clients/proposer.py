@@ -1,4 +1,4 @@
-"""Somebody who proposes that jobs yield: mostly what may hold, and now and then what is stale, wrong or a lie.
+"""A client that proposes that jobs yield: mostly what may hold, and now and then what is stale, wrong or a lie.
 
 It looks at a cell's log as it is, and knows no rule but that a job may stop for another one. So placement meets sets
 that it has to refuse for each reason that there is. It proposes in worlds whose policy lets jobs yield, and draws no

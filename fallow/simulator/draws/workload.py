@@ -66,7 +66,7 @@ LONGER = 5
 """So many times as long jobs run where they yield."""
 
 YIELDING_EVERY, YIELDING_FIRST = 5, 3
-"""In so many worlds one has jobs that yield, and somebody who proposes it."""
+"""In so many worlds one has jobs that yield, and a client that proposes it."""
 
 
 DISCIPLINES = {
@@ -225,7 +225,7 @@ def with_own_topics(file: CellFile, seed: int) -> CellFile:
 
 
 def with_yielding(file: CellFile, seed: int) -> CellFile:
-    """The same file; in some worlds, by their seed, running jobs yield to waiting ones. No chance is drawn for it, so
+    """This file; in some worlds, by their seed, running jobs yield to waiting ones. No chance is drawn for it, so
     that all else stays as it is.
     """
     if seed % YIELDING_EVERY != YIELDING_FIRST:
@@ -254,7 +254,7 @@ def with_yielding(file: CellFile, seed: int) -> CellFile:
 
 
 def with_long_runs(items: tuple[Item, ...], seed: int) -> tuple[Item, ...]:
-    """The same wishes; in worlds in which jobs yield they are for whole GPUs and long runs, so that others wait. Some
+    """These wishes; in worlds in which jobs yield they are for whole GPUs and long runs, so that others wait. Some
     jobs are not preemptible, or write checkpoints.
     """
     return tuple(_with_long_run(item) for item in items) if seed % YIELDING_EVERY == YIELDING_FIRST else items

@@ -137,7 +137,7 @@ class Books:
     waiting_max: dict[str, int] = field(default_factory=dict)
     cell_file: str = ""
     yielding: dict[str, dict[str, StopReason]] = field(default_factory=dict)
-    """Who was told to stop for whom, as long as no room is held for that one."""
+    """For each waiting job the jobs that were told to stop for it, as long as no room is held."""
 
     def promise(self, page: JobPage, places: tuple[WorkerPlace, ...], sign: int) -> None:
         """What is held for a job counts as its tenant's use."""

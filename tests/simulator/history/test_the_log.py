@@ -206,7 +206,7 @@ ONE_RECORD: dict[str, tuple[str, list[Any]]] = {
             ROOM,
         ],
     ),
-    "room is let go of that nobody held": ("ROOM", [WAITS, e.RoomReleased(job="first", reason=ClearReason.HELD)]),
+    "room is let go of that was not held": ("ROOM", [WAITS, e.RoomReleased(job="first", reason=ClearReason.HELD)]),
     "a planned start ends that never was": ("PLAN", [SINGLE, e.ReservationCleared(job="one", reason=ClearReason.HELD)]),
 }
 

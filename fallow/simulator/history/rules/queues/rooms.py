@@ -1,4 +1,4 @@
-"""Who yields to whom, and the room that is held for it, by the judge's own count: docs/preemption.md."""
+"""Which job yields to which, and the room that is held for it, by the judge's own count: docs/preemption.md."""
 
 from __future__ import annotations
 
