@@ -56,7 +56,7 @@ def test_an_id_is_told_to_be_used_that_another_tenant_uses() -> None:
 def test_what_is_said_in_a_tenants_name_by_another_topic_than_its_own_is_passed_on() -> None:
     said = JobCancelRequested(cell=CELL, job="ada/job", tenant="ada", reason=STRANGERS_WORDS)
     texts = with_job().answered(said).texts()
-    assert texts[-1:] == ["job ada/job is to be cancelled by who may not speak for ada"]
+    assert texts[-1:] == ["job ada/job is to be cancelled by a sender that may not speak for ada"]
 
 
 @pytest.mark.parametrize("request_", list(REQUESTS))
