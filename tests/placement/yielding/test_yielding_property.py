@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import ANY
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fallow.shared.cluster.model.config import PreemptRule
@@ -123,14 +124,46 @@ def proposed(world: World, play: dict[str, Any]) -> Any:
     return event
 
 
-@given(PLAY)
-def test_a_proposal_is_accepted_or_refused_as_the_oracle_says(play: dict[str, Any]) -> None:
+def job(priority: int = 0, tenant: str = "ada", gpus: int = 2) -> dict[str, Any]:
+    """A job that runs, and could yield."""
+    return {"gpus": gpus, "tenant": tenant, "priority": priority, "preemptible": True, "min_run_ms": 0}
+
+
+def quota_of(guaranteed: int) -> dict[str, Any]:
+    """A quota that takes back from all."""
+    return {"guaranteed": guaranteed, "reclaim": ReclaimFrom.ANY, "reclaimable": True, "min_run_ms": None}
+
+
+PLAIN: dict[str, Any] = {
+    "nodes": 1,
+    "mode": PreemptionMode.ALL,
+    "preempt": PreemptRule.LOWER,
+    "jobs": [job(), job()],
+    "quotas": None,
+    "waiting": {"gpus": 2, "workers": 1, "tenant": "bob", "priority": 2},
+    "is_first": False,
+    "cause": _PRIORITY,
+    "chosen": [0],
+    "slip": "",
+    "is_tidy": True,
+}
+OWNER = {**PLAIN, "quotas": [quota_of(0), quota_of(8)], "cause": _RECLAIM}
+
+
+@example({**PLAIN, "slip": "devices"}, "does_not_help")
+@example({**PLAIN, "chosen": [0, 1]}, "too_many_victims")
+@example(OWNER, None)
+@example({**OWNER, "quotas": [quota_of(4), quota_of(2)]}, "not_allowed")
+@example({**OWNER, "quotas": [quota_of(2), quota_of(2)]}, None)
+@given(PLAY, st.just(ANY))
+def test_a_proposal_is_accepted_or_refused_as_the_oracle_says(play: dict[str, Any], code: Any) -> None:
     world = cell_of(play)
     event = proposed(world, play)
     wanted = verdict(world.state, event, play["preempt"], world.now_ms)
     effects = world.tell(event)
     found = refusal(effects)
     assert (None if found is None else found[0]) == wanted.code, (wanted, found)
+    assert wanted.code == code
     if found is None:
         assert set(world.state.rooms) == {"waits"}
         assert all(world.job(each.job).status is JobStatus.STOPPING for each in event.victims)
