@@ -112,7 +112,7 @@ def _no_array(spec: JobSpec) -> Rejection | None:
         return None if value is None else Rejection(RejectCode.INVALID_FIELD, "array_max_running", str(value), rule)
     longest = JOB_ID_CHARS_MAX - 1 - len(str(spec.array - 1))
     if len(own_id(spec.id)) > longest:
-        rule = f"the id of an array of this size has at most {longest} characters"
+        rule = f"the id of an array this large has at most {longest} characters"
         return Rejection(RejectCode.INVALID_FIELD, "id", own_id(spec.id), rule, len(own_id(spec.id)), longest)
     element = len(encode(spec)) + 3 * len(spec.id) + ELEMENT_BYTES
     most = ARRAY_BYTES_MAX // spec.array

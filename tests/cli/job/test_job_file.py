@@ -132,7 +132,7 @@ def test_of_a_job_file_that_is_run_by_fallow_its_mistake_is_told() -> None:
         ("{id: a, tenant: t, array_max_running: 3}", "f: job 1 (a): array_max_running = '3': is for arrays"),
         (
             f"{{id: {'a' * 126}, tenant: t, array: 20}}",
-            f"f: job 1 ({'a' * 97}...): id = '{'a' * 96}...: the id of such an array has at most 125 characters",
+            f"f: job 1 ({'a' * 97}...): id = '{'a' * 96}...: the id of an array this large has at most 125 characters",
         ),
         (
             "- {id: a, tenant: t, after: [{job: b}]}\n- {id: b, tenant: t, after: [{job: a}]}",
