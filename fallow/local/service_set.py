@@ -30,6 +30,7 @@ class ServiceKind:
 KINDS: tuple[ServiceKind, ...] = (
     ServiceKind("admission", "fallow.services.admission"),
     ServiceKind("queueing", "fallow.services.queueing"),
+    ServiceKind("loaning", "fallow.services.loaning"),
     ServiceKind("placement", "fallow.services.placement"),
     ServiceKind("executor", "fallow.services.executor"),
     ServiceKind("projector", "fallow.services.projector"),

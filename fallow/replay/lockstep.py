@@ -32,6 +32,7 @@ from fallow.shared.runtime.clocks import monotonic_ms
 READS = {
     "admission": ("submissions",),
     "queueing": ("decisions",),
+    "loaning": ("decisions",),
     "placement": ("jobs", "nodes", "proposals", "operations", "decisions"),
     "executor": ("decisions", "operations"),
     "projector": ("decisions",),

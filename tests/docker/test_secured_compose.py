@@ -26,7 +26,7 @@ pytestmark = pytest.mark.docker
 
 FILES = ("docker-compose.yml", "deploy/compose/secured.yaml")
 META = keys_of("fallow", "main")[0]
-SERVICES = ("admission", "queueing", "placement", "executor", "projector", "metrics")
+SERVICES = ("admission", "queueing", "loaning", "placement", "executor", "projector", "metrics")
 EVERY_PROCESS = "for f in /proc/[0-9]*/environ /proc/[0-9]*/cmdline; do tr '\\0' '\\n' <$f; done 2>/dev/null; true"
 
 

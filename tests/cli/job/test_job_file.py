@@ -345,8 +345,8 @@ def test_the_embedded_broker_carries_one_of_each() -> None:
 
 
 def test_replicas_of_an_unknown_service_are_refused() -> None:
-    with pytest.raises(ValueError, match="replicas: 'loaning' is no service"):
-        names(replicas={"loaning": 1})
+    with pytest.raises(ValueError, match="replicas: 'billing' is no service"):
+        names(replicas={"billing": 1})
 
 
 def test_of_thousands_of_mistakes_the_first_are_told_and_how_many_more_there_are() -> None:

@@ -30,6 +30,7 @@ CHILDREN = {
     "placement": "fallow.services.placement",
     "admission": "fallow.services.admission",
     "queueing": "fallow.services.queueing",
+    "loaning": "fallow.services.loaning",
     "executor": "fallow.services.executor",
     "projector": "fallow.services.projector",
     "metrics": "fallow.services.metrics",
@@ -44,7 +45,7 @@ NO_JARS = kafka_jars.obstacle()
 
 needs_jars = pytest.mark.skipif(NO_JARS is not None, reason=str(NO_JARS))
 
-SERVICES = ["admission", "queueing", "executor", "projector", "metrics"]
+SERVICES = ["admission", "queueing", "loaning", "executor", "projector", "metrics"]
 
 
 class Up:

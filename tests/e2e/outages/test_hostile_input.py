@@ -34,7 +34,7 @@ from tests.kafka.worlds.unreadable import unreadable_batch
 pytestmark = pytest.mark.real_kafka
 
 WITH_OWN_TOPIC = CELL_FILE.replace("{name: speech}", "{name: speech, own_topic: true}")
-READERS = ("queueing", "placement", "executor", "projector", "metrics")
+READERS = ("queueing", "loaning", "placement", "executor", "projector", "metrics")
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ MISSED = {
     "admission": {"submissions", "snapshots"},
     "placement": {*OWNERS, "queue"},
     "executor": {"executor-slots", "snapshots"},
-    **dict.fromkeys(("queueing", "projector", "metrics"), OWNERS),
+    **dict.fromkeys(("queueing", "loaning", "projector", "metrics"), OWNERS),
 }
 """Those that are deleted of what each service reads: all that a cell is whole without."""
 

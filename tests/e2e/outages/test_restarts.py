@@ -19,7 +19,7 @@ from tests.e2e.worlds.running_cell import CELL, RunningCell, a_job, in_full, run
 
 pytestmark = pytest.mark.real_kafka
 
-SERVICES = ("admission", "queueing", "placement", "executor", "projector", "metrics")
+SERVICES = ("admission", "queueing", "loaning", "placement", "executor", "projector", "metrics")
 
 
 @pytest.mark.by_turns

@@ -33,7 +33,7 @@ from tests.e2e.worlds.outcomes import answers
 from tests.e2e.worlds.running_cell import CELL, CELL_FILE, RunningCell, a_job, running_cell
 from tests.e2e.worlds.secured_kafka import obstacle, password_of, secured_kafka
 
-SERVICES = ("admission", "queueing", "placement", "executor", "projector", "metrics")
+SERVICES = ("admission", "queueing", "loaning", "placement", "executor", "projector", "metrics")
 TENANT, OPERATOR = "tenant-vision", "operator"
 OWN_TOPIC = CELL_FILE.replace("{name: vision}", "{name: vision, own_topic: true}")
 

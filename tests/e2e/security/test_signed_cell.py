@@ -29,7 +29,7 @@ from tests.signing import STRANGERS, signed
 
 pytestmark = pytest.mark.real_kafka
 
-READERS = ("placement", "queueing", "projector", "metrics", "executor")
+READERS = ("placement", "queueing", "loaning", "projector", "metrics", "executor")
 OPERATIONS = Path(__file__).parents[3] / "docs" / "operations.md"
 Fallow = Callable[..., "subprocess.CompletedProcess[str]"]
 

@@ -72,7 +72,7 @@ async def test_each_topic_that_is_read_is_watched(
         ("admission", answering.READS),
         ("placement", writer.READS),
         ("executor", {*wiring.READS, *wiring.READS_BY_STEPS, *agent.READS}),
-        *((name, owned_cells.READS) for name in ("queueing", "projector", "metrics")),
+        *((name, owned_cells.READS) for name in ("queueing", "loaning", "projector", "metrics")),
     ],
 )
 def test_all_that_a_service_has_a_right_to_read_is_told_to_the_watch(principal: str, told: Collection[str]) -> None:

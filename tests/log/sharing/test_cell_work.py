@@ -13,6 +13,8 @@ import pytest
 
 from fallow.services.executor.app.wiring import execute
 from fallow.services.executor.settings import ExecutorSettings
+from fallow.services.loaning.app.cell import CellProposer, LoaningMetrics
+from fallow.services.loaning.settings import LoaningSettings
 from fallow.services.metrics.app.wiring import measure
 from fallow.services.metrics.settings import MetricsSettings
 from fallow.services.placement.app.writer import main as placement
@@ -110,6 +112,16 @@ def a_queueing(log: MemoryLog) -> tuple[Context[Any], Awaitable[None]]:
     return context, work_on_owned_cells(context, log, LAYOUT, "queueing", work)
 
 
+def a_loaning(log: MemoryLog) -> tuple[Context[Any], Awaitable[None]]:
+    context = make_context("loaning", LoaningSettings(namespace="t"))
+    metrics = LoaningMetrics(context.registry)
+
+    async def work(tenure: Tenure) -> None:
+        await CellProposer(context, log, LAYOUT, FILE, tenure, metrics).run()
+
+    return context, work_on_owned_cells(context, log, LAYOUT, "loaning", work)
+
+
 def a_projector(log: MemoryLog) -> tuple[Context[Any], Awaitable[None]]:
     context = make_context("projector", ProjectorSettings(namespace="t"))
     metrics, functions = ProjectorMetrics(context.registry), LuaFunctions()
@@ -150,11 +162,12 @@ def an_executor(tmp_path: Path) -> Start:
     return start
 
 
-@pytest.fixture(params=["placement", "queueing", "projector", "metrics", "executor"])
+@pytest.fixture(params=["placement", "queueing", "loaning", "projector", "metrics", "executor"])
 def start(request: pytest.FixtureRequest, a_placement: Start, an_executor: Start) -> Start:
     starts: dict[str, Start] = {
         "placement": a_placement,
         "queueing": a_queueing,
+        "loaning": a_loaning,
         "projector": a_projector,
         "metrics": some_metrics,
         "executor": an_executor,

@@ -122,7 +122,7 @@ def test_a_namespace_that_is_called_as_the_topic_of_submissions_keeps_its_rights
 
 
 def test_every_topic_that_somebody_must_write_has_a_writer() -> None:
-    assert {name for name in TOPICS if not writers(f"fallow.{name}")} == {"demand", "proposals", "executor-slots"}
+    assert {name for name in TOPICS if not writers(f"fallow.{name}")} == {"demand", "executor-slots"}
 
 
 def test_an_unknown_operation_is_told_by_its_number() -> None:
