@@ -352,7 +352,12 @@ def kant(
         str | None, typer.Option(envvar="FALLOW_TRACES", help="Folder of the Philly fold and Kalos' jobs.")
     ] = None,
     trace: Annotated[list[str] | None, typer.Option(help="philly, kalos or generated; all if none.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the generated week.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Of the generated week, and of estimates.")] = 1,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(help="Order of queues + way to place, in place of those compared; several times."),
+    ] = None,
+    estimates: Annotated[str | None, typer.Option(help="What jobs tell of run times, as in `fallow simulate`.")] = None,
     out: Annotated[
         Path | None, typer.Option(callback=folder_to_write, help="Folder for tables of each run, and plots.")
     ] = None,
@@ -360,9 +365,13 @@ def kant(
 ) -> None:
     """E-Binpack against other ways to place, and the orders of queues against each other, in Kant's figures."""
     from fallow.bench.kant.kant import kant as run  # noqa: PLC0415 - the same
+    from fallow.bench.kant.kant import ways_of  # noqa: PLC0415 - the same
     from fallow.bench.kant.traces import names_of  # noqa: PLC0415 - the same
+    from fallow.simulate.estimates import estimates_of  # noqa: PLC0415 - the same
 
-    run(traces, names_of(trace), seed=seed, out=out, as_json=as_json).show(as_json=as_json)
+    ways, told = ways_of(policy), None if estimates is None else estimates_of(estimates)
+    names = names_of(trace)
+    run(traces, names, seed=seed, out=out, as_json=as_json, ways=ways, estimates=told).show(as_json=as_json)
 
 
 @app.command()

@@ -129,7 +129,8 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
     submission by up to --jitter-s seconds, and shuffles the jobs of --carry; all policies get the same draws.
 
     With --estimates jobs tell how long they run, and policies go by it: exact is the run time, limits:3 is that times
-    1 to 3 (no job is stopped by it), noise:1.0 is that times a log-normal factor of this sigma, drawn with each seed.
+    1 to 3 (no job is stopped by it), noise:1.0 is that times a log-normal factor of this sigma, drawn with each seed;
+    learned is what jobs of the same tenant, name pattern and size took before, which no job tells.
     """
     policies = [policy_of(name) for name in dict.fromkeys(policy or ([] if cell else [DEFAULT]))] or [AS_IN_FILE]
     told = None if estimates is None else estimates_of(estimates)
@@ -186,6 +187,7 @@ def _run(
 ) -> None:
     """The workload under one policy: as it is, or once for each seed."""
     file, arrivals, carried = policy.on(workload.cell_file), arrivals_of(workload), workload.carried
+    file = file if told is None else told.by(file)
     for seed in found.seeds or (None,):
         coming = arrivals if seed is None else drawn(arrivals, carried, seed, jitter_s)
         coming = coming if told is None else told.on(coming, seed or 0)

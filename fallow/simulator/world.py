@@ -14,7 +14,13 @@ from fallow.simulator.clients.person import Person
 from fallow.simulator.clients.proposer import Proposer
 from fallow.simulator.clients.readers import Readers
 from fallow.simulator.drain import Drain
-from fallow.simulator.draws.workload import draw_setting, with_long_runs, with_own_topics, with_yielding
+from fallow.simulator.draws.workload import (
+    draw_setting,
+    with_long_runs,
+    with_own_topics,
+    with_run_times,
+    with_yielding,
+)
 from fallow.simulator.engine import Action, Chance, Engine
 from fallow.simulator.history.record import Believed, Fenced, History, Violation
 from fallow.simulator.machine import Machine
@@ -83,7 +89,7 @@ class World:
         setting = draw_setting(self.engine)
         self.faults.draw_rates()
         is_signed = seed % SIGNED_EVERY == 0 and Fault.IMPOSTOR in faults
-        file = with_yielding(with_own_topics(setting.file, seed), seed)
+        file = with_run_times(with_yielding(with_own_topics(setting.file, seed), seed), seed)
         file = signed(file) if is_signed else file
         self.file, self.nodes, self.first_file = file, setting.nodes, file
         items = with_long_runs(setting.items, seed)

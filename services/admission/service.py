@@ -212,7 +212,7 @@ class AdmissionService:
         if isinstance(found, Rejection):
             return _rejected(event, spec.id, spec.tenant, found)
         late = self._admissible.priority_too_high(spec.tenant, spec.priority, "priority")
-        late = late or limits.submit_time_too_far(self._file, submit_ms, came_ms)
+        late = late or limits.submit_time_too_far(self._file, submit_ms, came_ms) or limits.over_run_time(spec, found)
         home, (job, after) = found, in_full(spec)
         resolved = replace(
             spec,
@@ -222,6 +222,7 @@ class AdmissionService:
             queue=home.queue,
             pools=home.pool_names,
             gang=limits.is_gang(spec),
+            max_run_ms=home.line.limit_ms(spec.max_run_ms),
         )
         if late is None and beside_room.asks_for_more(spec):
             late = beside_room.rejection(self._file, resolved, came_ms)

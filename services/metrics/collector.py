@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from prometheus_client.registry import Collector
 from fallow.services.metrics.policy.figures import Figures
 from fallow.services.metrics.policy.kant.communication import UNSTRETCHED
 from fallow.services.metrics.policy.kant.waiting import BUCKETS_MS, SECOND_MS, Waits, percentile
+from fallow.services.metrics.policy.run_time_errors import FACTORS_MILLI, RIGHT
 from fallow.services.metrics.policy.tenant_labels import TenantLabels
 from fallow.services.metrics.policy.tenant_sums import TenantSums, tenant_sums
 from fallow.services.metrics.policy.time_weighted import PoolRatios, TimeWeightedRatio
@@ -54,6 +55,7 @@ class CellCollector(Collector):
         for field in ("size_class", "pool"):
             yield from _waits(cells, field)
             yield from _stretches(cells, field)
+        yield _run_time_errors(cells)
         yield from self._tenants(cells)
         yield from self._queue(cells)
         yield from _counts(cells)
@@ -171,11 +173,24 @@ def _stretches(cells: Mapping[str, Watched], field: str) -> Iterator[Metric]:
     yield high
 
 
+def _run_time_errors(cells: Mapping[str, Watched]) -> Metric:
+    text = "By which factor runs took longer or shorter than expected when they started"
+    family = HistogramMetricFamily("fallow_run_time_error_factor", text, labels=[CELL, "estimator"])
+    bounds = [str(bound / RIGHT) for bound in FACTORS_MILLI]
+    for cell, (service, _) in cells.items():
+        for kind, errors in sorted(service.figures.expected.errors.items()):
+            family.add_metric([cell, kind.value], _cumulated(bounds, errors.buckets), errors.sum_milli / RIGHT)
+    return family
+
+
 def _buckets(waits: Waits) -> list[tuple[str, float]]:
     """Prometheus counts in each bucket what is in the ones before, too."""
-    bounds = [*(str(float(bound // SECOND_MS)) for bound in BUCKETS_MS), "+Inf"]
+    return _cumulated([str(float(bound // SECOND_MS)) for bound in BUCKETS_MS], waits.buckets)
+
+
+def _cumulated(bounds: Sequence[str], buckets: Sequence[int]) -> list[tuple[str, float]]:
     total, found = 0, []
-    for bound, count in zip(bounds, waits.buckets, strict=True):
+    for bound, count in zip((*bounds, "+Inf"), buckets, strict=True):
         total += count
         found.append((bound, float(total)))
     return found

@@ -114,6 +114,16 @@ def _off_in_yaml(value: object) -> object:
     return PreemptionMode.OFF.value if value is False else value
 
 
+class EstimatorKind(StrEnum):
+    """By what a cell expects how long its jobs run: by nothing, by what they tell of themselves, or by how long others
+    like them have run.
+    """
+
+    NONE = "none"
+    DECLARED = "declared"
+    LEARNED = "learned"
+
+
 class PlanMaintenance(Operation, type="fallow.node.plan-maintenance.v1", topic="operations"):
     """Work on this node is planned from `begin_ms` to `end_ms` of cell time. No job starts there that may run longer
     than until it begins; then the node is drained, and in the end it is used again. A node has one plan at a time.
@@ -237,6 +247,11 @@ class CellPolicy(Value, omit_defaults=False):
     """A job that yields has so long between the notice and its kill."""
     hold_lapse_ms: Annotated[int, Meta(ge=1, le=YEAR_MS)] = 600_000
     """Room that was made for a job is held for it for so long at most."""
+    estimator: Annotated[EstimatorKind, Field(strict=False)] = EstimatorKind.DECLARED
+    """By what planned starts and the policy `lifetime` expect how long jobs run. `declared`: `estimate_run_ms`, else
+    `max_run_ms`, else `default_run_estimate_ms`. `learned`: how long jobs of the tenant with such a name and size ran,
+    as far as some have ended, else what is declared. `none`: nothing is expected.
+    """
 
 
 class SetPolicy(Operation, type="fallow.policy.set.v1", topic="operations"):

@@ -24,7 +24,7 @@ EAST = CellPart(
         Pool(name="a100", gpu_type="a100", gpus=20, gpus_per_node=8),
         Pool(name="serve", gpu_type="a100", gpus=16, role=NodeRole.INFERENCE),
     ),
-    queues=(Queue(name="default"), Queue(name="night")),
+    queues=(Queue(name="default"), Queue(name="night"), Queue(name="short", default_run_ms=2_000, max_run_ms=5_000)),
 )
 WEST = CellPart(
     name="west",

@@ -12,7 +12,7 @@ from fallow.services.executor.policy.turn import Now
 from fallow.services.executor.service import ExecutorService
 from fallow.services.metrics.service import MetricsService
 from fallow.services.projector.app.apply import Touched, rows_of_touched
-from fallow.services.queueing.policy.estimator import Declared
+from fallow.services.queueing.policy.estimator import estimator_of
 from fallow.services.queueing.policy.plan import plan_of
 from fallow.services.queueing.policy.planner import plan_starts
 from fallow.shared.cluster.fold.fold import DamagedLog, fold
@@ -87,7 +87,7 @@ class Followers:
             executor.decided(state, [read.decision], NOW)
             yield "executor"
             plan_of(state, QUEUES, state.at_ms)
-            plan_starts(state, QUEUES, state.at_ms, PLANNED_MAX, Declared())
+            plan_starts(state, QUEUES, state.at_ms, PLANNED_MAX, estimator_of(state))
             yield "queueing"
         put_back(state, mark, own, deepcopy(self._fair))
         yield NOT_COUNTED

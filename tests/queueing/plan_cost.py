@@ -15,7 +15,7 @@ from statistics import median
 from sys import argv, stdout
 from time import process_time
 
-from fallow.services.queueing.policy.estimator import Declared
+from fallow.services.queueing.policy.estimator import estimator_of
 from fallow.services.queueing.policy.planner import plan_starts
 from fallow.shared.cluster.model.config import Queue
 from fallow.shared.events.fields.values import JobSpec, Level, TopologyRequest, Wish
@@ -80,7 +80,7 @@ def main() -> None:
     starts: tuple[PlannedStart, ...] = ()
     for _ in range(5):
         begin_s = process_time()
-        starts = plan_starts(world.twin, queues, world.now_ms, MAX, Declared())
+        starts = plan_starts(world.twin, queues, world.now_ms, MAX, estimator_of(world.twin))
         plans.append((process_time() - begin_s) * 1_000)
     event = StartsPlanned(cell=CELL, writer="q", plan=1, version=world.twin.version, at_ms=world.now_ms, starts=starts)
     begin_s = process_time()

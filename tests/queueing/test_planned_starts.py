@@ -13,7 +13,7 @@ from fallow.shared.events.base import LARGEST_INTEGER, LATEST_MS, Event
 from fallow.shared.events.codec.encoding import decode, encode
 from fallow.shared.events.fields.value import replace
 from fallow.shared.events.fields.values import JobSpec, Level, Position, Resources, RetryPolicy, TopologyRequest, Wish
-from fallow.shared.events.operations import CellPolicy, Drain, PlanMaintenance, Quota, SetQuota
+from fallow.shared.events.operations import CellPolicy, Drain, EstimatorKind, PlanMaintenance, Quota, SetQuota
 from fallow.shared.events.queue import QueueDiscipline
 from tests.placement.worlds.planned import BACKFILL, Planned, file_of
 from tests.placement.worlds.world import CELL, failed, joined, lost, set_policy, spec_of
@@ -100,6 +100,41 @@ def test_an_extended_estimate_ends_at_the_jobs_limit() -> None:
     planned.submit(job("b", 4, 10))
     planned.pass_time(400)
     assert plan_of(planned) == {"b": (450, ("n1",))}
+
+
+def taught(runs_ms: tuple[int, ...]) -> Planned:
+    """A cell that has seen jobs of one kind run for so long, none of which told it."""
+    planned = cell(joined("n1", 4), estimator=EstimatorKind.LEARNED)
+    for number, run_ms in enumerate(runs_ms):
+        planned.submit(job(f"run-{number}", 4, None), run_ms=run_ms)
+        planned.pass_time(planned.world.now_ms + run_ms)
+    return planned
+
+
+def test_a_start_is_planned_and_kept_by_how_long_jobs_of_the_kind_have_run() -> None:
+    planned = taught((7_000,) * 5)
+    begun_ms = planned.world.now_ms
+    planned.submit(job("run-5", 4, None), run_ms=10**6)
+    planned.submit(job("b", 4, 10))
+    assert plan_of(planned) == {"b": (begun_ms + 7_168, ("n1",))}
+    planned.tell(planned.plan())
+    assert planned.planned() == {"b": (begun_ms + 7_168, ("n1",))}
+
+
+def test_a_run_that_outlasts_most_of_its_kind_is_planned_to_be_over_later() -> None:
+    planned = taught((*[2_000] * 4, *[60_000] * 3))
+    begun_ms = planned.world.now_ms
+    planned.submit(job("run-9", 4, None), run_ms=10**6)
+    planned.submit(job("b", 4, 10))
+    assert plan_of(planned) == {"b": (begun_ms + 2_048, ("n1",))}
+    planned.pass_time(begun_ms + 5_000)
+    assert plan_of(planned) == {"b": (begun_ms + 65_536, ("n1",))}
+
+
+def test_without_an_estimator_nothing_is_planned_whatever_jobs_tell() -> None:
+    planned = cell(joined("n1", 4), estimator=EstimatorKind.NONE)
+    planned.submit(job("a", 4, 100, max_run_ms=200), job("b", 4, 10))
+    assert plan_of(planned) == {}
 
 
 def test_a_job_waits_for_its_gpu_type_and_its_pool_alone() -> None:

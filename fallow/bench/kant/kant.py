@@ -15,12 +15,13 @@ from fallow.bench.kant.figures import Told, Way, gains, told_of
 from fallow.bench.kant.plots import draw_trace
 from fallow.bench.kant.traces import Load, folder_of, loads
 from fallow.bench.load.processor_time import ProcessorTime
-from fallow.cli.errors.failures import say
+from fallow.cli.errors.failures import refuse, say
 from fallow.cli.output.durations import HOUR_MS, duration
 from fallow.cli.output.output import print_table
 from fallow.services.metrics.policy.size_classes import in_words
 from fallow.shared.events.queue import QueueDiscipline
 from fallow.shared.runtime.collector import tune_collector
+from fallow.simulate.estimates import Estimates
 from fallow.simulate.plots import Curves, can_draw, curves_of
 from fallow.simulate.policies import policy_of
 from fallow.simulate.simulate import arrivals_of
@@ -44,8 +45,11 @@ def kant(
     out: Path | None,
     as_json: bool,
     ways: Sequence[Way] = WAYS,
+    estimates: Estimates | None = None,
 ) -> Figure:
-    """Run all of them, one after the other on one core. Raises WorkloadError."""
+    """Run all of them, one after the other on one core; with `estimates` jobs tell how long they run. Raises
+    WorkloadError.
+    """
     folder, watch = folder_of(traces, names), ProcessorTime({"kant": os.getpid()})
     skipped = [name for name in names if name != "generated" and folder is None]
     if skipped:
@@ -53,10 +57,13 @@ def kant(
     tune_collector()
     runs: list[dict[str, Any]] = []
     for load in loads(names, folder, seed):
-        runs += _run(load, ways, out)
+        runs += _run(load, ways, estimates, seed, out)
         if not as_json:
             _show(load, [run for run in runs if run["trace"] == load.name])
-    body: dict[str, object] = {"runs": runs, "gains": gains(runs), "skipped": skipped, "seed": seed}
+    told = None if estimates is None else estimates.name
+    body: dict[str, object] = {
+        "runs": runs, "gains": gains(runs), "skipped": skipped, "seed": seed, "estimates": told,
+    }  # fmt: skip
     if out is not None:
         # How long it took is no part of what came of it: the same input gives the same bytes.
         plain = [{key: value for key, value in run.items() if key != "cpu_s"} for run in runs]
@@ -64,11 +71,28 @@ def kant(
     return Figure("kant", _lines(gains(runs)), body, watch.used())
 
 
-def _run(load: Load, ways: Sequence[Way], out: Path | None) -> list[dict[str, Any]]:
+def ways_of(names: Sequence[str] | None) -> tuple[Way, ...]:
+    """The policies that a user names, each an order of queues and a way to place; all that are compared if none. Ends
+    the command where one of these lacks.
+    """
+    found = []
+    for name in names or ():
+        policy = policy_of(name)
+        if policy.discipline is None or policy.placement is None or policy.order is not None:
+            refuse("--policy", name, f"must be an order of queues and a way to place, such as {DRAWN}+{COMPARED[0]}")
+        found.append(Way(policy.discipline.value, policy.placement))
+    return tuple(dict.fromkeys(found)) or WAYS
+
+
+def _run(
+    load: Load, ways: Sequence[Way], estimates: Estimates | None, seed: int, out: Path | None
+) -> list[dict[str, Any]]:
     arrivals, runs, curves = arrivals_of(load.workload), list[dict[str, Any]](), dict[Way, Curves]()
+    arrivals = arrivals if estimates is None else estimates.on(arrivals, seed)
     for way in ways:
         begin_s = process_time()
         file = policy_of(way.name).on(load.workload.cell_file)
+        file = file if estimates is None else estimates.by(file)
         run = run_trace(file, load.workload.nodes, arrivals, load.workload.carried)
         runs.append(told_of(load, way, run, process_time() - begin_s))
         if out is not None:

@@ -115,6 +115,26 @@ def _tell(found: dict[str, Any]) -> None:
         [(name, *_shares(row, "gar_now", "gar_mean", "sor"), row["waiting_jobs"]) for name, row in tenants],
     )
     _tell_distributions(found)
+    _tell_errors(found)
+
+
+def _tell_errors(found: dict[str, Any]) -> None:
+    """Where jobs have ended of which anything was expected."""
+    rows = [
+        (
+            name,
+            row["count"],
+            *(f"{row[key]:.2f}" for key in ("p50", "p95", "p99")),
+            f"{row['too_short'] / row['count']:.0%}",
+        )
+        for name, row in found["run_time_errors"].items()
+    ]
+    if rows:
+        print_table(
+            "run times, by which factor they were expected wrongly at the start, by estimator",
+            ("", ">JOBS", ">P50", ">P95", ">P99", ">TOO SHORT"),
+            rows,
+        )
 
 
 def _tell_distributions(found: dict[str, Any]) -> None:

@@ -21,10 +21,12 @@ from fallow.cli.output.when import DURATION_RULE, duration_of
 from fallow.shared.client.port import News
 from fallow.shared.cluster.model.config import PLACEMENTS
 from fallow.shared.events.effects import PolicySet, ProposalRefused
-from fallow.shared.events.operations import CellPolicy, Operation, SetPolicy
+from fallow.shared.events.operations import CellPolicy, EstimatorKind, Operation, SetPolicy
 from fallow.shared.near import meant
 
 app = typer.Typer(no_args_is_help=True, help="Show and change the numbers by which a cell decides.")
+
+ESTIMATORS = tuple(each.value for each in EstimatorKind)
 
 SET_POLICY = "set-policy"
 """How a refusal names what it is about."""
@@ -84,6 +86,8 @@ def _read(settings: list[str]) -> dict[str, Any]:
             refuse("KEY=VALUE", text, _key_rule(key, behind, is_pair=bool(equals), is_twice=key in found))
         if key == "placement" and isinstance(_value(value), str) and value not in PLACEMENTS:
             refuse(key, value, f"must be one of {', '.join(PLACEMENTS)}{meant(value, PLACEMENTS)}")
+        if key == "estimator" and value not in ESTIMATORS:
+            refuse(key, value, f"must be one of {', '.join(ESTIMATORS)}{meant(value, ESTIMATORS)}")
         found[key] = _time(key, value) if key.endswith("_ms") else _value(value)
     return found
 

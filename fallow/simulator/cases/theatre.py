@@ -6,7 +6,7 @@ from fallow.services.executor.policy.records import Said
 from fallow.services.executor.policy.turn import Observation, Turn
 from fallow.services.placement.explain.explain import why_not
 from fallow.services.placement.service import Input, PendingDecision
-from fallow.services.queueing.policy.estimator import Declared
+from fallow.services.queueing.policy.estimator import estimator_of
 from fallow.services.queueing.policy.planner import plan_starts
 from fallow.shared.cluster.checks.run_journal import DiaryLine
 from fallow.shared.cluster.fold.apply import apply
@@ -133,7 +133,7 @@ class Theatre(VirtualCell):
 
     def _plan(self) -> None:
         state, queues = self.state, self.file.cells[0].queues
-        starts = plan_starts(state, queues, self.now_ms, state.policy.reservations_max, Declared())
+        starts = plan_starts(state, queues, self.now_ms, state.policy.reservations_max, estimator_of(state))
         self._plans += 1
         self.placement.hear_plan(
             StartsPlanned(

@@ -39,6 +39,7 @@ from fallow.shared.events.operations import (
     CellPolicy,
     Cordon,
     Drain,
+    EstimatorKind,
     HoldJob,
     PlanMaintenance,
     PreemptionMode,
@@ -67,7 +68,8 @@ LONGER = 5
 
 YIELDING_EVERY, YIELDING_FIRST = 5, 3
 """In so many worlds one has jobs that yield, and a client that proposes it."""
-
+RUN_LIMITS_EVERY = 5
+ESTIMATORS = (*[EstimatorKind.DECLARED] * 4, *[EstimatorKind.LEARNED] * 3, EstimatorKind.NONE)
 
 DISCIPLINES = {
     "best": QueueDiscipline.BEST_EFFORT_FIFO,
@@ -285,6 +287,22 @@ def _with_long_run(item: Item) -> Item:
         min_run_ms=(0, 0, 0, 900)[number % 4],
     )
     return Item(item.number, item.at_ms, item.client, replace(event, job=job))
+
+
+def with_run_times(file: CellFile, seed: int) -> CellFile:
+    """The same file; in every fifth world queues bound how long jobs run, in every second one the cell learns how long
+    they do, or expects nothing. No chance is drawn for it either.
+    """
+    bounds = {"default_run_ms": 3_000 if seed % 2 else None, "max_run_ms": 4_500}
+    estimator = ESTIMATORS[seed % len(ESTIMATORS)]
+    cells = []
+    for cell in file.cells:
+        queues = cell.queues
+        if seed % RUN_LIMITS_EVERY == 0:
+            queues = tuple(queue.model_copy(update=bounds) for queue in queues)
+        policy = replace(cell.policy, estimator=estimator)
+        cells.append(cell.model_copy(update={"queues": queues, "policy": policy}))
+    return file.model_copy(update={"cells": tuple(cells)})
 
 
 def _guaranteed(quota: TenantQuota, gpus: int) -> TenantQuota:

@@ -206,7 +206,7 @@ def unasked_violations(evidence: Evidence) -> list[Violation]:
     texts = (
         rejected_for_nothing(event, said, evidence.files)
         if isinstance(event, JobRejected)
-        else passed_on_unasked(event, said)
+        else passed_on_unasked(event, said, evidence.files)
         for event in given
     )
     return [Violation("I2", text) for text in texts if text is not None]

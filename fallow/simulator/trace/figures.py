@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 
 from fallow.services.metrics.policy.kant.waiting import percentile
+from fallow.services.metrics.policy.run_time_errors import RIGHT
+from fallow.shared.events.operations import EstimatorKind
 from fallow.simulator.trace.measures import Measures
 
 
@@ -14,7 +16,8 @@ class TraceFigures:
     """How the jobs fared. Times in milliseconds; waits are from submission to the first start, completion times from
     submission to the good end, both without carried jobs. Ratios are means over time from 0 to the makespan, which is
     the time of the last decision that changed something; those that end in `_loaded` only to the last submission, so
-    that the hours or weeks in which the last jobs run out do not count.
+    that the hours or weeks in which the last jobs run out do not count. An error of an estimator is the factor by which
+    a run took longer or shorter than it was expected to when it started; None where it expected nothing.
     """
 
     submitted: int
@@ -41,6 +44,10 @@ class TraceFigures:
     preemptions: int
     makespan_ms: int
     decisions: int
+    declared_error_p50: float | None
+    declared_error_p90: float | None
+    learned_error_p50: float | None
+    learned_error_p90: float | None
 
     def as_json(self) -> dict[str, object]:
         """By their names."""
@@ -77,7 +84,18 @@ def figures_of(measures: Measures, makespan_ms: int, decisions: int) -> TraceFig
         preemptions=sum(job.preemptions for job in measures.books.jobs.values()),
         makespan_ms=makespan_ms,
         decisions=decisions,
+        declared_error_p50=_error(measures, EstimatorKind.DECLARED, 50),
+        declared_error_p90=_error(measures, EstimatorKind.DECLARED, 90),
+        learned_error_p50=_error(measures, EstimatorKind.LEARNED, 50),
+        learned_error_p90=_error(measures, EstimatorKind.LEARNED, 90),
     )
+
+
+def _error(measures: Measures, kind: EstimatorKind, percent: int) -> float | None:
+    """By which factor an estimator was wrong, at this percentile."""
+    errors = measures.expected.errors.get(kind)
+    factor = None if errors is None else errors.percentile(percent)
+    return None if factor is None else factor / RIGHT
 
 
 def _ratio(value: Fraction | None) -> float | None:

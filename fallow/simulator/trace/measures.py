@@ -7,6 +7,7 @@ from fractions import Fraction
 
 from fallow.services.metrics.policy.completion import CompletionTimes
 from fallow.services.metrics.policy.kant.jtted import Jtted
+from fallow.services.metrics.policy.run_time_errors import ExpectedRuns
 from fallow.services.metrics.policy.summary import RunSummary
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.base import Event
@@ -24,7 +25,7 @@ class Measures:
     def __init__(self, carried: Collection[str]) -> None:
         self.books, self.summary, self.completion = Books(), RunSummary(carried), CompletionTimes(carried)
         self.course = Course(self.summary.gar.cell, self.summary.gfr.cell, self.summary.sor)
-        self.jtted = Jtted()
+        self.jtted, self.expected = Jtted(), ExpectedRuns()
         self.until_ms = 0
         """When something was decided last."""
         self.loaded_ms = 0
@@ -44,6 +45,7 @@ class Measures:
         self.course.behind(state, decision)
         self.completion.take(state, decision)
         self.jtted.take(state, decision)
+        self.expected.take(state, decision)
 
     def submitted(self, command: SubmitJob, answer: Event | Undecodable, *, is_carried: bool) -> None:
         """A job came, and admission gave this answer."""

@@ -60,6 +60,15 @@ def over_job_limits(file: CellFile, spec: JobSpec) -> Rejection | None:
     return None
 
 
+def over_run_time(spec: JobSpec, home: Home) -> Rejection | None:
+    """A limit above that of the job's queue."""
+    rule = home.line.over_max_run(spec.max_run_ms)
+    if not rule:
+        return None
+    wanted, allowed = spec.max_run_ms, home.line.max_run_ms
+    return Rejection(RejectCode.OVER_JOB_LIMIT, "max_run_ms", str(wanted), rule, wanted, allowed)
+
+
 def over_one_record(spec: JobSpec, pools: tuple[Pool, ...]) -> Rejection | None:
     """Workers that must start together start in one record, which takes only so many. Whatever the nodes of these pools
     are called, it would have no room for them.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
 from fallow.shared.events.fields.values import JobKind, JobSpec, NodeRole
 from fallow.shared.events.reasons import RejectCode
 
@@ -34,9 +34,12 @@ class Home:
     pools: tuple[Pool, ...]
     pool_names: tuple[str, ...] = field(init=False)
     """The pools, in the order in which they are tried. Made once: a home is remembered for many jobs."""
+    line: Queue = field(init=False)
+    """The queue as the cell file has it."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "pool_names", tuple(pool.name for pool in self.pools))
+        object.__setattr__(self, "line", next(line for line in self.cell.queues if line.name == self.queue))
 
 
 def tenant_of(file: CellFile, name: str) -> Tenant | Rejection:

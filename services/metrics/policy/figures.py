@@ -17,6 +17,7 @@ from fallow.services.metrics.policy.kant.jtted import Jtted
 from fallow.services.metrics.policy.kant.sor import Sor
 from fallow.services.metrics.policy.kant.waiting import KEPT_MAX, WaitingTimes
 from fallow.services.metrics.policy.queue_depth import QueueDepth
+from fallow.services.metrics.policy.run_time_errors import ExpectedRuns
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.decisions import Decision
 
@@ -39,10 +40,11 @@ class Figures:
         whose = Whose(named)
         self.sor, self.queue = Sor(whose), QueueDepth()
         self.waiting, self.jtted = WaitingTimes(kept_max=kept_waits, whose=whose), Jtted(model, whose)
+        self.expected = ExpectedRuns()
         self.since_ms = state.at_ms if since_ms is None else since_ms
         self.decisions = 0
         self._looked_ms = self.since_ms
-        self._acts = together(self.sor.acts, self.queue.acts, self.waiting.acts, self.jtted.acts)
+        self._acts = together(self.sor.acts, self.queue.acts, self.waiting.acts, self.jtted.acts, self.expected.acts)
         self.sor.begin(state, self.since_ms)
         self.queue.begin(state)
         self.waiting.begin(state)

@@ -12,6 +12,7 @@ from fallow.services.metrics.policy.figures import Figures
 from fallow.services.metrics.policy.kant.communication import UNSTRETCHED
 from fallow.services.metrics.policy.kant.jtted import Stretches
 from fallow.services.metrics.policy.kant.waiting import Waits, percentile
+from fallow.services.metrics.policy.run_time_errors import RunTimeErrors
 from fallow.services.metrics.policy.size_classes import SIZE_CLASSES
 from fallow.services.metrics.policy.time_weighted import TimeWeightedRatio
 
@@ -33,6 +34,9 @@ def report_of(figures: Figures, until_ms: int) -> dict[str, Any]:
         "jtted_model": figures.jtted.model.name,
         "jwtd": {name: jwtd(waits[name]) for name in SIZE_CLASSES if name in waits},
         "jtted": {name: jtted(stretches[name]) for name in SIZE_CLASSES if name in stretches},
+        "run_time_errors": {
+            kind.value: run_time_errors(found) for kind, found in sorted(figures.expected.errors.items())
+        },
         "pools": _pools(figures, until_ms),
         "tenants": _tenants(figures, until_ms),
     }
@@ -77,6 +81,17 @@ def jwtd(waits: Waits) -> dict[str, Any]:
         "mean_ms": _float(waits.mean_ms()),
         **{f"p{percent}_ms": percentile(ordered, percent) for percent in PERCENTS},
         "longest_ms": ordered[-1] if ordered else None,
+    }
+
+
+def run_time_errors(found: RunTimeErrors) -> dict[str, Any]:
+    """By which factor an estimator was wrong: of how many jobs, its percentiles, and how many of them took longer than
+    was expected.
+    """
+    return {
+        "count": found.count,
+        "too_short": found.too_short,
+        **{f"p{percent}": _thousandths(found.percentile(percent)) for percent in PERCENTS},
     }
 
 

@@ -14,7 +14,7 @@ from fallow.services.placement.queue.planned_places import are_places_of, is_in_
 from fallow.shared.cluster.capacity.gang_bytes import bytes_of, is_too_large
 from fallow.shared.cluster.model.job import HOLDING, Job, JobStatus
 from fallow.shared.cluster.model.node import mask_of
-from fallow.shared.cluster.model.run_time import end_estimate_ms, run_estimate_ms
+from fallow.shared.cluster.model.run_time import end_estimate_ms, expected_run_ms
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
 from fallow.shared.events.base import LARGEST_INTEGER, later
@@ -226,7 +226,7 @@ class _Taken:
 
     def add(self, start: PlannedStart) -> None:
         """This one is in force."""
-        run_ms = run_estimate_ms(self._state, self._state.jobs[start.job].spec)
+        run_ms = expected_run_ms(self._state, self._state.jobs[start.job].spec)
         end_ms = None if run_ms is None else start.start_ms + run_ms
         for place in start.places:
             kept = self._kept.setdefault(place.node, [])
@@ -236,7 +236,7 @@ class _Taken:
         """Which other one this one would contradict: both need a device at one time."""
         if job.spec.resources.gpu_milli < GPU:
             return None
-        run_ms = run_estimate_ms(self._state, job.spec)
+        run_ms = expected_run_ms(self._state, job.spec)
         for place in start.places:
             wanted = mask_of(place.devices)
             for mask, begin_ms, end_ms, other in self._kept.get(place.node, ()):

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from fallow.services.placement.decision.decision import DecisionBuilder
 from fallow.services.placement.requests import arrays, dependencies
 from fallow.shared.cluster.model.arrays import ArrayJob, elements_of
+from fallow.shared.cluster.model.config import Queue
+from fallow.shared.cluster.model.file_in_force import queue_in_force
 from fallow.shared.cluster.model.independent_workers import is_service
 from fallow.shared.cluster.model.job import WAITING, Job, JobStatus
 from fallow.shared.cluster.model.spec_bytes import spec_bytes
@@ -19,7 +21,7 @@ from fallow.shared.events.fields.values import JobSpec
 from fallow.shared.events.jobs import AdmittedJob, JobAdmitted, JobCancelRequested, JobUpdateRequested
 from fallow.shared.events.reasons import RefuseCode, StopReason
 
-_NEVER_REFUSED = frozenset(("priority", "max_run_ms"))
+_SELDOM_REFUSED = frozenset(("priority", "max_run_ms"))
 
 CLOCKS_APART_MS = 30_000
 """So far apart the clocks of two brokers may be: a request and the submission of its job may have been stamped by both.
@@ -157,11 +159,14 @@ def update(decision: DecisionBuilder, event: JobUpdateRequested, following: Iter
     one changes the others.
     """
     jobs = _own_jobs(decision, event, "update")
-    if len(jobs) > 1 and any(_supersedes(later, event) for later in following):
+    if not jobs:
+        return
+    queue = queue_in_force(decision.state.cell_file, event.cell, jobs[0].spec.queue or "")  # elements have one queue
+    if len(jobs) > 1 and any(_supersedes(later, event, queue) for later in following):
         del jobs[1:]
     is_told, refusals = False, set[str]()
     for job in jobs:
-        effect = _updated(event, job)
+        effect = _updated(event, job, queue)
         if isinstance(effect, e.JobRefused):
             is_new = effect.text not in refusals
             refusals.add(effect.text)
@@ -172,21 +177,21 @@ def update(decision: DecisionBuilder, event: JobUpdateRequested, following: Iter
             decision.emit(effect)
 
 
-def _supersedes(later: Event | None, earlier: JobUpdateRequested) -> bool:
+def _supersedes(later: Event | None, earlier: JobUpdateRequested, queue: Queue) -> bool:
     """Whether nothing of the earlier update is left after the later one, which is not refused where that is not."""
     if not isinstance(later, JobUpdateRequested):
         return False
     if (later.cell, later.job, later.tenant) != (earlier.cell, earlier.job, earlier.tenant):
         return False
     before, after = _named(earlier), _named(later)
-    return before <= after <= _NEVER_REFUSED
+    return before <= after <= _SELDOM_REFUSED and not queue.over_max_run(later.changes.max_run_ms)
 
 
 def _named(event: JobUpdateRequested) -> frozenset[str]:
     return frozenset(name for name in e.UPDATABLE if getattr(event.changes, name) is not None)
 
 
-def _updated(event: JobUpdateRequested, job: Job) -> e.JobUpdated | e.JobRefused:
+def _updated(event: JobUpdateRequested, job: Job, queue: Queue) -> e.JobUpdated | e.JobRefused:
     changes = event.changes
     if (changes.workers is not None or changes.workers_min is not None) and (job.spec.gang or not is_service(job)):
         text = f"{'a gang keeps' if job.spec.gang else 'only a service can change'} its number of workers"
@@ -195,6 +200,9 @@ def _updated(event: JobUpdateRequested, job: Job) -> e.JobUpdated | e.JobRefused
     fewest, most = (wanted.get(name, getattr(job.spec, name)) for name in ("workers_min", "workers"))
     if fewest is not None and fewest > most:
         text = f"workers_min {fewest} is above workers {most}"
+        return _refused(job.id, "update", RefuseCode.WRONG_STATE, event.tenant, text)
+    if rule := queue.over_max_run(changes.max_run_ms):
+        text = f"max_run_ms {changes.max_run_ms}: {rule}"
         return _refused(job.id, "update", RefuseCode.WRONG_STATE, event.tenant, text)
     return e.JobUpdated.of(replace(job.spec, **wanted))
 

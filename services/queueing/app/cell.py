@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from fallow.services.queueing.app.snapshots import Keeper
-from fallow.services.queueing.policy.estimator import Declared
+from fallow.services.queueing.policy.estimator import estimator_of
 from fallow.services.queueing.policy.forecast_error import ForecastError
 from fallow.services.queueing.policy.plan import in_parts, plan_of
 from fallow.services.queueing.policy.planner import plan_starts
@@ -172,7 +172,7 @@ class CellPlanner:
 
         def work() -> tuple[list[QueuePlan], tuple[PlannedStart, ...]]:
             most = state.policy.reservations_max
-            return plan_of(state, part.queues, at_ms), plan_starts(state, part.queues, at_ms, most, Declared())
+            return plan_of(state, part.queues, at_ms), plan_starts(state, part.queues, at_ms, most, estimator_of(state))
 
         # The state is changed and put back meanwhile: only this task folds it, and it waits here.
         plans, starts = await self._host.beside(work, f"plan of {self._tenure.cell}", may_be_long=True)

@@ -17,13 +17,16 @@ from fallow.shared.cluster.model.independent_workers import fewest_of, may_start
 from fallow.shared.cluster.model.job import HOLDING, NO_RUNS, WAITING, Job, JobStatus, attempt_of, resume
 from fallow.shared.cluster.model.spec_bytes import spec_bytes
 from fallow.shared.cluster.model.state import CellState
+from fallow.shared.cluster.run_times.learning import learn
 from fallow.shared.events import effects as e
-from fallow.shared.events.fields.values import LoanStatus, NodeStatus, RunStatus, WorkerPlace
+from fallow.shared.events.fields.values import JobKind, LoanStatus, NodeStatus, RunStatus, WorkerPlace
+from fallow.shared.events.operations import EstimatorKind
 from fallow.shared.events.reasons import STOPPED_FOR, StopReason
 
 # To look up a member of an enumeration costs more than most of what is done with it here.
 _QUEUED, _STARTING, _RUNNING = JobStatus.QUEUED, JobStatus.STARTING, JobStatus.RUNNING
 _FINISHED = JobStatus.FINISHED
+_LEARNED = EstimatorKind.LEARNED
 _RANK, _NODE = attrgetter("rank"), attrgetter("node")
 _YIELDING = frozenset(STOPPED_FOR.values())
 _RESOURCES = attrgetter("gpu_milli", "cpu_milli", "memory_mib")
@@ -465,6 +468,7 @@ def cancelled(state: CellState, effect: e.JobCancelled, at_ms: int) -> None:
 
 def _end(state: CellState, job: Job, status: JobStatus, at_ms: int) -> None:
     undo, spec, over = state.undo_log.entries, job.spec, state.finished
+    _learn(state, job, at_ms)
     _count(state, spec.tenant, -1 if job.status in WAITING else 0, -job.spec_bytes)
     if job.workers or (state.independent_jobs and spec.id in state.independent_jobs):
         if state.unacknowledged is not None:
@@ -492,6 +496,12 @@ def _end(state: CellState, job: Job, status: JobStatus, at_ms: int) -> None:
     if spec.array_of is not None:
         _leave_array(state, spec.array_of, status, at_ms)
     _forget(state, at_ms)
+
+
+def _learn(state: CellState, job: Job, at_ms: int) -> None:
+    """How long the job ran tells of others, where the cell goes by that."""
+    if state.policy.estimator is _LEARNED and job.started_ms is not None and job.spec.kind is not JobKind.INFERENCE:
+        learn(state, job.spec, at_ms - job.started_ms)
 
 
 def _put_in_order(jobs: dict[str, Job], _: None, __: None) -> None:

@@ -10,8 +10,10 @@ from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.model.unacknowledged import go_by
 from fallow.shared.cluster.quota.quota import remove_quota, set_quota
 from fallow.shared.cluster.quota.rules import contradiction
+from fallow.shared.cluster.run_times.learning import forget_all
 from fallow.shared.events import effects as e
 from fallow.shared.events.fields.values import LoanStatus, NodeRole, NodeStatus
+from fallow.shared.events.operations import EstimatorKind
 
 
 def node_of(state: CellState, node_id: str) -> Node:
@@ -308,6 +310,8 @@ def policy_set(state: CellState, effect: e.PolicySet, at_ms: int) -> None:
     state.undo_log.set(state, "longest_named_ms", longest_named_with(state, effect.policy))
     state.undo_log.set(state, "longest_patience_ms", longest_ms if longest_ms > patience_ms(effect.policy) else 0)
     state.undo_log.set(state, "policy", effect.policy)
+    if effect.policy.estimator is not EstimatorKind.LEARNED:
+        forget_all(state, state.undo_log)
     go_by(state, effect.policy.max_unacknowledged_starts_per_node)
 
 

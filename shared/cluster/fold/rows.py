@@ -27,6 +27,8 @@ from fallow.shared.cluster.model.unacknowledged import go_by
 from fallow.shared.cluster.quota.fair_use import Used
 from fallow.shared.cluster.quota.quota import charge
 from fallow.shared.cluster.quota.rules import contradiction
+from fallow.shared.cluster.run_times.history import RunHistory
+from fallow.shared.cluster.run_times.learning import Kind
 from fallow.shared.events.codec.encoding import shorten
 from fallow.shared.events.codec.ranges import ONE_BY_ONE_MAX, places_of, ranges_of
 from fallow.shared.events.effects import CellFileSet, EvictionsHeld, ReservationSet, RoomHeld
@@ -51,6 +53,7 @@ _EVICTIONS = msgspec.json.Decoder(EvictionsHeld)
 _RESERVATION = msgspec.json.Decoder(ReservationSet)
 _ROOM = msgspec.json.Decoder(RoomHeld)
 _USED = msgspec.json.Decoder(tuple[str, str, int, int, int])
+_RAN = msgspec.json.Decoder(tuple[str, Kind, RunHistory])
 _ENCODE = msgspec.json.Encoder().encode
 
 
@@ -163,6 +166,11 @@ def rows_of(state: CellState) -> Iterator[str]:
         yield _row("evictions", state.evictions)
     yield from (_row("head", each) for each in state.heads.items())
     yield from (_row("first_plan", each) for each in state.first_plans.items())
+    if state.lessons:
+        yield _row("lessons", state.lessons)
+    for tenant in sorted(state.learned):
+        for kind in sorted(state.learned[tenant]):
+            yield _row("ran", (tenant, kind, state.learned[tenant][kind]))
 
 
 def _row(section: str, content: Any) -> str:
@@ -310,7 +318,18 @@ def _used(state: CellState, text: str) -> None:
     state.fair.used[tenant, gpu_type] = Used(*used)
 
 
+def _lessons(state: CellState, text: str) -> None:
+    state.lessons = _ENTERED.decode(text)
+
+
+def _ran(state: CellState, text: str) -> None:
+    tenant, kind, history = _RAN.decode(text)
+    state.learned.setdefault(tenant, {})[kind] = history
+
+
 _READ = {
+    "lessons": _lessons,
+    "ran": _ran,
     "cell": _cell,
     "inputs": _inputs,
     "resumes": _resumes,

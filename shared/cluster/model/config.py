@@ -177,6 +177,10 @@ class Queue(Part):
     """Which running jobs yield to a waiting job of the queue, under `preemption: all`. `never`: none. `lower`: those
     of lower priority. `lower_or_newer_equal`: those of equal priority as well that were submitted later.
     """
+    default_run_ms: Annotated[int, Field(strict=True, ge=1, le=LARGEST_INTEGER)] | None = None
+    """The `max_run_ms` of a job that tells none. Without it that is the `max_run_ms` of the queue."""
+    max_run_ms: Annotated[int, Field(strict=True, ge=1, le=LARGEST_INTEGER)] | None = None
+    """No job of the queue may have a larger `max_run_ms`, and none is without one. Without it there is no bound."""
 
     @model_validator(mode="after")
     def _a_step_counts_in_full(self) -> Queue:
@@ -185,6 +189,25 @@ class Queue(Part):
         if self.aging_max_ms and not self.aging_ms and "aging_max_ms" in self.model_fields_set:
             raise ValueError(f"aging_max_ms {self.aging_max_ms} without aging: aging_ms is 0")
         return self
+
+    @model_validator(mode="after")
+    def _the_default_is_within_the_bound(self) -> Queue:
+        default_ms, max_ms = self.default_run_ms, self.max_run_ms
+        if default_ms is not None and max_ms is not None and default_ms > max_ms:
+            raise ValueError(f"default_run_ms {default_ms} is above max_run_ms {max_ms}")
+        return self
+
+    def over_max_run(self, max_run_ms: int | None) -> str:
+        """Which rule keeps a job of the queue from having this limit; nothing where none does."""
+        if max_run_ms is None or self.max_run_ms is None or max_run_ms <= self.max_run_ms:
+            return ""
+        return f"queue {self.name} lets a job run for {self.max_run_ms} ms at most"
+
+    def limit_ms(self, max_run_ms: int | None) -> int | None:
+        """How long a job of the queue that tells this limit, or none, may run; None where there is no bound."""
+        if max_run_ms is not None:
+            return max_run_ms
+        return self.max_run_ms if self.default_run_ms is None else self.default_run_ms
 
 
 class CellPart(Part):

@@ -14,6 +14,7 @@ from fallow.shared.cluster.model.node import Node
 from fallow.shared.cluster.model.unacknowledged import Unacknowledged
 from fallow.shared.cluster.quota.fair_use import FairUse
 from fallow.shared.cluster.quota.tree import Account, Quotas, QuotaTree, Usage
+from fallow.shared.cluster.run_times.learning import Edition, Learned
 from fallow.shared.events.decisions import CHAIN_START
 from fallow.shared.events.effects import CellFileSet, EvictionsHeld, ReservationSet, RoomHeld
 from fallow.shared.events.operations import CellPolicy
@@ -88,6 +89,12 @@ class CellState:
     heads: dict[str, int] = field(default_factory=dict)
     first_plans: dict[str, int] = field(default_factory=dict)
     """When each waiting job for which places are or were kept was first planned to start."""
+    learned: Learned = field(default_factory=dict)
+    """How long jobs have run, where the policy lets the cell learn it."""
+    lessons: int = 0
+    """How many jobs it has learned from."""
+    edition: Edition = field(default_factory=Edition, compare=False, repr=False)
+    """Another one whenever what is said of run times may have changed."""
     independent_jobs: dict[str, None] = field(default_factory=dict)
     arrays: dict[str, ArrayJob] = field(default_factory=dict)
     waiting: int = 0

@@ -286,7 +286,8 @@ class JobSpec(Value):
     """
     max_run_ms: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER)] | None = None
     """An attempt that runs longer is stopped, and the job fails with `run_time_limit`. Planned starts and
-    maintenance count on it. Without it there is no limit.
+    maintenance count on it. At most the `max_run_ms` of the queue. Without it the `default_run_ms` of the queue, else
+    its `max_run_ms`; where the queue has neither there is no limit.
     """
     estimate_run_ms: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER)] | None = None
     """How long the job will probably run. Nothing is stopped by it; planned starts and maintenance count on it.

@@ -38,6 +38,14 @@ def test_a_queue_of_the_jobs_own_comes_before_the_tenants_and_the_cells_first_co
     assert admitted(submit(tenant="any", pools=["h100"])).spec.queue == "default"
 
 
+def test_a_job_without_a_limit_has_that_of_its_queue_and_is_the_same_job_as_before() -> None:
+    told, silent = admitted(submit(queue="short", max_run_ms=5_000)), admitted(submit(queue="short"))
+    assert (told.spec.max_run_ms, silent.spec.max_run_ms) == (5_000, 2_000)
+    assert admitted(submit(queue="short", kind="inference")).spec.max_run_ms == 2_000
+    assert admitted(submit()).spec.max_run_ms is None
+    assert silent.digest == digest_of(JobSpec(id="job-1", tenant="ada", queue="short"))
+
+
 def test_the_order_of_the_jobs_pools_is_kept() -> None:
     assert admitted(submit(pools=["serve", "a100", "h100"])).spec.pools == ("serve", "a100", "h100")
 

@@ -104,6 +104,10 @@ EARLY = bytes_of({"job": {"id": "job-1", "tenant": "ada"}, "submit_ms": NOW_MS +
             ),
         ),
         (submit(retry={"budget": 6}), "over_job_limit", "retry.budget", "6", "may have 5", (6, 5)),
+        (
+            submit(queue="short", max_run_ms=5_001),
+            *("over_job_limit", "max_run_ms", "5001", "queue short lets a job run for 5000 ms at most", (5_001, 5_000)),
+        ),
         (submit(tenant="quin", priority=6, cell="west"), "over_tenant_limit", "priority", "6", "tenant quin", (6, 5)),
         (OLD, "submit_time_too_far", "submit_ms", "999939999", "within 60000 ms", (60_001, 60_000)),
         (EARLY, "submit_time_too_far", "submit_ms", "1000060001", "within 60000 ms", (60_001, 60_000)),

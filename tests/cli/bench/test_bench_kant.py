@@ -130,3 +130,18 @@ def test_a_seed_always_makes_the_same_week(generated: Workload) -> None:
 def test_leaf_groups_have_32_nodes() -> None:
     leaves = Counter(node.position.leaf for node in cluster())
     assert (len(leaves), sorted(set(leaves.values()))) == (32, [8, 32])
+
+
+def test_policies_and_estimates_may_be_named(traces: Path) -> None:
+    words = ["--policy", "best-effort-fifo+lifetime", "--estimates", "exact", "--json"]
+    done = RUN.invoke(app, ["bench", "kant", "--trace", "kalos", "--traces", str(traces), *words])
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert ([run["policy"] for run in found["runs"]], found["estimates"]) == (["best-effort-fifo+lifetime"], "exact")
+
+
+@pytest.mark.parametrize("name", ["lifetime", "backfill", "best-effort-fifo+fair-share+lifetime"])
+def test_a_policy_without_an_order_of_queues_or_a_way_to_place_is_refused(name: str) -> None:
+    done = RUN.invoke(app, ["bench", "kant", "--policy", name])
+    assert done.exit_code == 2
+    assert f"--policy = {name!r}: must be an order of queues and a way to place" in done.stderr

@@ -51,6 +51,8 @@ STATUSES = "'queued', 'held', 'awaiting', 'starting', 'running', 'resizing', 'st
         (["policy", "set", "reservations_max=NaN"], "reservations_max = 'NaN': must be a whole number"),
         (["policy", "set", "reservations_max=-Infinity"], "reservations_max = '-Infinity': must be a whole number"),
         (["policy", "set", "placement=\x1b[31m"], r"placement = '\x1b[31m': must be one of best-fit, binpack,"),
+        (["policy", "set", "estimator=oracle"], "estimator = 'oracle': must be one of none, declared, learned"),
+        (["policy", "set", "estimator=learnt"], "did you mean learned?"),
         (["quota", "set", "vi\x1b[31m", "--limit", "5", "--yes"], rf"TENANT = 'vi\x1b[31m': {NAME_RULE}"),
         (["quota", "set", "vision", "--weight", "9999999"], "--weight = '9999999': must be at most 1000000"),
         (["quota", "set", "vision", "--parent", "A b"], f"--parent = 'A b': {NAME_RULE}"),

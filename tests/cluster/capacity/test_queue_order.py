@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -111,3 +113,34 @@ def test_a_higher_priority_never_stands_behind_an_equally_old_or_younger_lower_o
 def test_a_cap_below_a_step_is_refused(ages: dict[str, int], rule: str) -> None:
     with pytest.raises(ValidationError, match=rule):
         Queue.model_validate({"name": "aged", **ages})
+
+
+@pytest.mark.parametrize(
+    ("limits", "rule"),
+    [
+        ({"default_run_ms": 5, "max_run_ms": 4}, "default_run_ms 5 is above max_run_ms 4"),
+        ({"default_run_ms": 0}, "greater than or equal to 1"),
+        ({"max_run_ms": 0}, "greater than or equal to 1"),
+        ({"max_run_ms": "4"}, "valid integer"),
+    ],
+)
+def test_run_times_that_contradict_each_other_or_are_none_are_refused(limits: dict[str, Any], rule: str) -> None:
+    with pytest.raises(ValidationError, match=rule):
+        Queue.model_validate({"name": "short", **limits})
+
+
+@pytest.mark.parametrize(
+    ("limits", "told_ms", "limit_ms"),
+    [
+        ({}, None, None),
+        ({}, 7, 7),
+        ({"max_run_ms": 9}, None, 9),
+        ({"default_run_ms": 5}, None, 5),
+        ({"default_run_ms": 5, "max_run_ms": 9}, None, 5),
+        ({"default_run_ms": 5, "max_run_ms": 9}, 7, 7),
+    ],
+)
+def test_a_job_that_tells_no_limit_has_the_default_of_its_queue_else_its_bound(
+    limits: dict[str, int], told_ms: int | None, limit_ms: int | None
+) -> None:
+    assert Queue.model_validate({"name": "short", **limits}).limit_ms(told_ms) == limit_ms

@@ -24,7 +24,7 @@ from tests.placement.cell_files.test_settings import file_with as file_of
 from tests.placement.cell_files.test_settings import refusal
 from tests.placement.worlds.world import World, set_policy
 
-NUMBERS = tuple(name for name in CellPolicy.__struct_fields__ if name not in {"placement", "preemption"})
+NUMBERS = tuple(name for name in CellPolicy.__struct_fields__ if name not in {"placement", "preemption", "estimator"})
 SCHEMA: dict[str, dict[str, Any]] = model_of(CellPolicy).model_json_schema()["properties"]
 REAL_MAX = 2**40
 """A terabyte, and more milliseconds than 30 years have: no setting of a real cell is above it."""

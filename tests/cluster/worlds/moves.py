@@ -29,7 +29,7 @@ from fallow.shared.events.fields.values import (
     VirtualRun,
     WorkerPlace,
 )
-from fallow.shared.events.operations import CellPolicy, Quota
+from fallow.shared.events.operations import CellPolicy, EstimatorKind, Quota
 from fallow.shared.events.reasons import (
     CancelReason,
     ClearReason,
@@ -542,6 +542,7 @@ def policy_is_set(world: Historian, at_ms: int) -> Effects:
         finished_jobs_ttl_ms=finished_jobs_ttl_ms,
         max_unacknowledged_starts_per_node=most,
         fair_half_life_ms=half_life_ms,
+        estimator=world.random.choice((*EstimatorKind, EstimatorKind.LEARNED)),
     )
     return [e.PolicySet(policy=policy)]
 

@@ -35,6 +35,7 @@ INDICES = (
     "quotas_of_file",
     "usage",
     "kinds",
+    "learned",
 )
 """What is asked by its keys, walked sorted, summed up, or walked to its end before anything is decided by it: made
 anew, it may stand in another order.
@@ -52,7 +53,7 @@ def orders(state: CellState) -> dict[str, list[Any]]:
 def shuffle_indices(state: CellState, random: Random) -> None:
     """The same state, with its indices in another order, and so what is on each node and the runs of each job."""
     tables = [getattr(state, name) for name in INDICES]
-    tables += [state.fair.used, state.fair.held]
+    tables += [state.fair.used, state.fair.held, *state.learned.values()]
     tables += [table for node in state.nodes.values() for table in (node.jobs, node.shares)]
     tables += [job.runs for job in state.jobs.values()]
     for table in tables:

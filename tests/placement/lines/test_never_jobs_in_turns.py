@@ -8,7 +8,7 @@ import pytest
 
 from fallow.services.placement.explain.explain import why_not
 from fallow.services.placement.explain.queue_position import turns_of
-from fallow.services.queueing.policy.estimator import Declared
+from fallow.services.queueing.policy.estimator import estimator_of
 from fallow.services.queueing.policy.plan import plan_of
 from fallow.services.queueing.policy.planner import plan_starts
 from fallow.shared.cluster.model.config import Queue
@@ -76,7 +76,7 @@ def test_who_is_told_to_be_ahead_is_who_starts_first(discipline: QueueDiscipline
 @pytest.mark.parametrize("never", [None, OVER_LIMIT, NO_NODES])
 def test_a_plan_gives_the_first_place_to_whom_it_belongs(never: int | None) -> None:
     world = before_ada(QueueDiscipline.BACKFILL, never)
-    planned = plan_starts(world.state, queues_of(world), world.now_ms, 8, Declared())
+    planned = plan_starts(world.state, queues_of(world), world.now_ms, 8, estimator_of(world.state))
     assert [(each.job, each.start_ms // HOUR_MS) for each in planned] == [("ada-next", 1), ("bob-next", 2)]
 
 

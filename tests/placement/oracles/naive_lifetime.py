@@ -16,10 +16,38 @@ def told_ms(state: CellState, spec: JobSpec) -> float | None:
     return None if spec.kind == "inference" else min(known, default=state.policy.default_run_estimate_ms or None)
 
 
+def expected_ms(state: CellState, spec: JobSpec, ran_ms: int = 0) -> float | None:
+    """How long a job runs in all that has run for so long, by what the cell expects of it."""
+    policy = state.policy
+    if policy.estimator == "none" or spec.kind == "inference":
+        return None
+    told = taught(state, spec) if policy.estimator == "learned" else None
+    if told is None:
+        return told_ms(state, spec)
+    bucket, end_ms = 0, 1024
+    while end_ms <= ran_ms:
+        bucket, end_ms = bucket + 1, end_ms + 2 ** (10 + bucket // 4 - 2)
+    return told[bucket] if bucket < len(told) else end_ms + end_ms // 2
+
+
+def taught(state: CellState, spec: JobSpec) -> tuple[int, ...] | None:
+    """What the cell says of the first of the kinds of a job of which it says anything, bucket by bucket."""
+    size = next(size for size in range(60) if 2**size > spec.gpus_milli)
+    name = "".join("0" if each.isdigit() else each for each in spec.id.split("/")[-1])
+    while "00" in name:
+        name = name.replace("00", "0")
+    for tenant, pattern in ((spec.tenant, name.replace("0", "#")), (spec.tenant, ""), ("", "")):
+        for kind, history in state.learned.get(tenant, {}).items():
+            if (kind.pattern, kind.size) == (pattern, size) and history.told:
+                return history.told
+    return None
+
+
 def ends_ms(state: CellState, job_id: str, node_id: str, now_ms: int) -> list[float]:
     """From now on, when each worker of a job on a node will be over."""
     job, found = state.jobs[job_id], list[float]()
-    told = told_ms(state, job.spec)
+    told = expected_ms(state, job.spec)
+    is_taught = state.policy.estimator == "learned" and taught(state, job.spec) is not None
     for place in (*job.workers, *job.joining):
         if place.node != node_id:
             continue
@@ -30,6 +58,8 @@ def ends_ms(state: CellState, job_id: str, node_id: str, now_ms: int) -> list[fl
         else:
             run_ms = now_ms - max(job.started_ms, place.since_ms)
             longer = run_ms // 2 + 1 if told <= run_ms else told - run_ms
+            if is_taught:
+                longer = (expected_ms(state, job.spec, run_ms) or 0) - run_ms
             most = inf if job.spec.max_run_ms is None else max(0, job.spec.max_run_ms - run_ms)
             found.append(min(longer, most))
     return found
@@ -67,7 +97,9 @@ def now_of(state: CellState) -> int:
 
 def naive_node(state: CellState, spec: JobSpec) -> str | None:
     """The node of the only worker of a training job of whole GPUs; None where it fits on none."""
-    e = told_ms(state, spec)
+    e = expected_ms(state, spec)
+    if state.policy.estimator == "learned" and e is not None and spec.max_run_ms is not None:
+        e = min(e, spec.max_run_ms)
     fits = []
     for node_id in sorted(state.nodes):
         cost = cost_on(state, spec, node_id, 0 if e is None else e)

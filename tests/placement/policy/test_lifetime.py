@@ -17,13 +17,13 @@ from fallow.shared.cluster.quota.kept_places import KeptPlace, taken
 from fallow.shared.events import effects as e
 from fallow.shared.events.fields.value import replace
 from fallow.shared.events.fields.values import GPU, JobKind, JobSpec, NodeStatus, WorkerPlace
-from fallow.shared.events.operations import CellPolicy
+from fallow.shared.events.operations import CellPolicy, EstimatorKind
 from fallow.shared.events.reasons import PendingReason, StopReason
 from tests.hypothesis_profile import reaches
-from tests.placement.oracles.naive_lifetime import naive_node
+from tests.placement.oracles.naive_lifetime import naive_node, taught
 from tests.placement.worlds.networks import Machine, gang, network, node_spec
 
-DIGEST = "0" * 32
+DIGEST, READY = "0" * 32, NodeStatus.READY
 
 
 class Life:
@@ -37,11 +37,31 @@ class Life:
             Machine(None, gpus=random.choice((2, 4, 4, 8)), cpu=random.choice((4, 20)), gpu_type=random.choice(TYPES))
             for _ in range(random.randint(1, 7))
         ]
-        self.state, self.jobs, self.joined = network(self.machines, "lifetime"), 0, 0
+        self.state, self.jobs, self.joined, self.by_history = network(self.machines, "lifetime"), 0, 0, 0
+        if random.random() < 0.5:
+            self.goes_by(EstimatorKind.LEARNED)
+            self.learns(30)
+
+    def learns(self, jobs: int = 10) -> None:
+        """Some jobs come, run for about as long as each other, and go."""
+        run_ms = self.random.choice((30, 1_100, 3_000, 20_000))
+        for _ in range(jobs):
+            spec = self.spec()
+            places = place_gang(self.state, spec)
+            if isinstance(places, PendingReason):
+                continue
+            self.apply(e.JobEnqueued(spec=spec, submit_ms=0, digest=DIGEST))
+            self.apply(e.JobStarted(job=spec.id, attempt=1, workers=places))
+            self.state.clock_ms += run_ms + self.random.choice((0, 0, 700))
+            self.apply(e.JobFinished(job=spec.id, attempt=1))
+
+    def goes_by(self, estimator: EstimatorKind, lead_ms: int = 0) -> None:
+        policy = CellPolicy(placement="lifetime", default_run_estimate_ms=lead_ms, estimator=estimator)
+        self.apply(e.PolicySet(policy=policy))
 
     def live(self, steps: int) -> None:
         for _ in range(steps):
-            self.state.clock_ms += self.random.choice((0, 0, 1, 7, 40, 300))
+            self.state.clock_ms += self.random.choice((0, 0, 1, 7, 40, 300, 2_000))
             mark = self.state.checkpoint()
             self.random.choice(self.steps)(self)
             self.asks()
@@ -94,6 +114,7 @@ class Life:
             found = place_gang(self.state, spec)
             node = None if isinstance(found, PendingReason) else found[0].node
             self.joined += node is not None and bool(self.state.nodes[node].jobs)
+            self.by_history += node is not None and taught(self.state, spec) is not None
             assert node == naive_node(self.state, spec)
 
     def running(self) -> list[str]:
@@ -136,8 +157,8 @@ class Life:
             self.apply(e.JobUpdated.of(replace(spec, max_run_ms=self.random.choice((None, 20, 1_000)))))
 
     def another_run_time_is_assumed(self) -> None:
-        lead_ms = self.random.choice((0, 0, 50, 500))
-        self.apply(e.PolicySet(policy=CellPolicy(placement="lifetime", default_run_estimate_ms=lead_ms)))
+        same = self.state.policy.estimator
+        self.goes_by(self.random.choice((same, same, same, *EstimatorKind)), self.random.choice((0, 0, 50, 500)))
 
     def a_node_is_closed_or_opened(self) -> None:
         number = self.random.randrange(len(self.machines))
@@ -156,6 +177,8 @@ class Life:
         *[one_ends] * 3,
         one_stops,
         one_is_changed,
+        learns,
+        learns,
         another_run_time_is_assumed,
         a_node_is_closed_or_opened,
         a_device_fails_or_is_well,
@@ -170,6 +193,7 @@ def test_a_worker_goes_where_the_rule_says_whatever_happened_before(seed: int) -
     life = Life(seed)
     life.live(25)
     reaches("a worker goes beside one that runs, by how long both run", life.joined)
+    reaches("a worker goes where jobs like it have taught the cell", life.by_history)
 
 
 def cell(*used: tuple[int, dict[str, int]], empty: int = 1) -> CellState:
@@ -233,3 +257,18 @@ def test_a_time_that_is_only_assumed_to_keep_off_maintenance_is_no_estimate() ->
     apply(state, e.JobFinished(job="used-2", attempt=1), 0)
     start(state, gang("brief", 3, **SHORT), "n002")
     assert node_for(state, silent) == "n002"
+
+
+def test_what_the_cell_learns_moves_the_ends_of_jobs_on_nodes_that_stay_as_they_are() -> None:
+    state = cell()
+    apply(state, e.PolicySet(policy=CellPolicy(placement="lifetime", estimator=EstimatorKind.LEARNED)), 0)
+    for node in ("n001", "n002", "n003"):
+        apply(state, e.NodeChanged(spec=node_spec(int(node[1:]), Machine(None)), boot="boot-1", status=READY), 0)
+    start(state, gang("slow", 2, **SHORT), "n001")
+    start(state, gang("fast", 1, **LONG), "n002")
+    assert node_for(state, gang("long", estimate_run_ms=900)) == "n002"
+    for number in range(5):
+        for name, run_ms in (("slow", 5_000), ("fast", 30)):
+            start(state, gang(f"{name}.{number}", 2 if name == "slow" else 1), "n003")
+            apply(state, e.JobFinished(job=f"{name}.{number}", attempt=1), state.clock_ms + run_ms)
+    assert node_for(state, gang("long", 2, estimate_run_ms=900)) == "n001"

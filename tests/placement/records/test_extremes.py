@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from fallow.services.admission.service import AdmissionService
 from fallow.services.metrics.service import MetricsService
 from fallow.services.projector.app.apply import all_rows
-from fallow.services.queueing.policy.estimator import Declared
+from fallow.services.queueing.policy.estimator import estimator_of
 from fallow.services.queueing.policy.plan import in_parts, plan_of
 from fallow.services.queueing.policy.planner import plan_starts
 from fallow.shared.cluster.fold.fold import fold
@@ -218,6 +218,7 @@ POLICY = st.just(o.CellPolicy()) | build(
     preemption=st.sampled_from(o.PreemptionMode),
     preempt_grace_wall_ms=ends(0, 86_400_000, 30_000),
     hold_lapse_ms=ends(1, 366 * 86_400_000, 600_000),
+    estimator=st.sampled_from(o.EstimatorKind),
 ).map(lambda read: replace(read, lease_margin_wall_ms=min(read.lease_margin_wall_ms, read.node_lease_wall_ms // 2)))
 """Also numbers that only an earlier release let in: a log may hold them. A policy in a file is judged as it is read."""
 QUOTA = build(
@@ -330,7 +331,7 @@ class Pipeline:
         """Queueing plans starts on what the writer has in force, and placement reads the plan."""
         world = self.world
         most = world.state.policy.reservations_max
-        starts = plan_starts(world.state, self.queues, world.now_ms, most, Declared())
+        starts = plan_starts(world.state, self.queues, world.now_ms, most, estimator_of(world.state))
         version = world.state.version
         plan = StartsPlanned(cell=CELL, writer="q", plan=1, version=version, at_ms=world.now_ms, starts=starts)
         world.tell(as_read(plan))

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.services.placement.explain.explain import why_not
+from fallow.shared.cluster.model.config import Queue
 from fallow.shared.cluster.model.job import JobStatus
 from fallow.shared.events import effects as e
 from fallow.shared.events.fields.values import Dependency, JobSpec, RetryPolicy
@@ -251,13 +252,19 @@ def updates(draw: st.DrawFn) -> JobUpdateRequested:
     return update(name, draw(st.sampled_from(["ada", "ada", "bob"])), **draw(CHANGES))
 
 
+PART = FILE.cells[0]
+BOUNDED = FILE.model_copy(
+    update={"cells": (PART.model_copy(update={"queues": (Queue(name="bounded", max_run_ms=2), *PART.queues)}),)}
+)
+
+
 @given(st.lists(updates(), max_size=12))
 def test_updates_that_are_read_together_come_to_the_same_as_one_after_the_other(
     listed: list[JobUpdateRequested],
 ) -> None:
-    at_once, singly = cell(), cell()
+    at_once, singly = World(BOUNDED), World(BOUNDED)
     for world in (at_once, singly):
-        world.tell(admitted(array(3, hold=True)), admitted(array(2, "other", hold=True)))
+        world.tell(admitted(array(3, hold=True)), admitted(array(2, "other", hold=True, queue="default")))
     before = [job.spec for job in at_once.state.jobs.values()]
     at_once.tell(*listed)
     for each in listed:

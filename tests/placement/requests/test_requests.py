@@ -8,18 +8,20 @@ import pytest
 
 from fallow.services.placement.requests.requests import CLOCKS_APART_MS
 from fallow.services.placement.service import Input
+from fallow.shared.cluster.model.config import Queue
 from fallow.shared.cluster.model.job import JobStatus
 from fallow.shared.events.base import Event
 from fallow.shared.events.effects import JobRefused
 from fallow.shared.events.fields.value import replace
 from fallow.shared.events.fields.values import JobKind
 from fallow.shared.events.jobs import AdmittedJob, JobRejected, JobsAdmitted
-from fallow.shared.events.operations import HoldJob, ReleaseJob
+from fallow.shared.events.operations import HoldJob, ReleaseJob, ReloadCell
 from fallow.shared.events.reasons import RefuseCode, RejectCode, StopReason
 from fallow.shared.events.submissions import CancelJob
 from tests.placement.worlds.world import (
     CELL,
     DIGEST,
+    FILE,
     World,
     admitted,
     cancel,
@@ -219,6 +221,37 @@ def test_an_update_changes_priority_and_limit_and_nothing_else() -> None:
     world = with_job("queued")
     world.tell(update("job", priority=7, max_run_ms=5))
     assert world.job("job").spec == spec_of("job", 8, workers=2, priority=7, max_run_ms=5)
+
+
+def in_short(**limits: Any) -> World:
+    """A cell with a job in a queue with these limits, which the cell file has said."""
+    part = FILE.cells[0].model_copy(update={"queues": (Queue(name="day"), Queue(name="short", **limits))})
+    world = World(FILE.model_copy(update={"cells": (part,)}))
+    world.tell(admitted(spec_of("job", queue="short", max_run_ms=7)), admitted(spec_of("other", queue="day")))
+    return world
+
+
+def test_an_update_gives_a_job_no_longer_run_than_its_queue_allows() -> None:
+    world = in_short(max_run_ms=9)
+    assert kinds(world.tell(update("job", max_run_ms=9))) == ["JobUpdated"]
+    (refused,) = world.tell(update("job", max_run_ms=10, priority=3))
+    assert isinstance(refused, JobRefused)
+    assert (refused.code, refused.text) == (
+        RefuseCode.WRONG_STATE,
+        "max_run_ms 10: queue short lets a job run for 9 ms at most",
+    )
+    assert (world.job("job").spec.max_run_ms, world.job("job").spec.priority) == (9, 0)
+    assert kinds(world.tell(update("other", max_run_ms=10))) == ["JobUpdated"]
+
+
+def test_a_job_that_has_its_limit_keeps_it_when_its_queue_comes_to_allow_less() -> None:
+    world = in_short(max_run_ms=9)
+    cell = world.file.cells[0].model_copy(update={"queues": (Queue(name="short", max_run_ms=3),)})
+    world.file_read = world.file.model_copy(update={"cells": (cell,)})
+    world.tell(ReloadCell(cell=CELL))
+    assert world.job("job").spec.max_run_ms == 7
+    assert kinds(world.tell(update("job", priority=3))) == ["JobUpdated"]
+    assert codes(world.tell(update("job", max_run_ms=4))) == [RefuseCode.WRONG_STATE]
 
 
 def test_a_running_job_may_be_updated() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from fallow.services.placement.owners.patience import PATIENCE_MS, changes_ms
 from fallow.services.placement.queue.heads import PLAN_WAITS_MAX
-from fallow.services.queueing.policy.estimator import Declared
+from fallow.services.queueing.policy.estimator import estimator_of
 from fallow.services.queueing.policy.planner import plan_starts
 from fallow.shared.cluster.checks.audit import Ledger
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
@@ -26,7 +26,7 @@ from fallow.shared.events import nodes as n
 from fallow.shared.events import operations as o
 from fallow.shared.events.base import Event
 from fallow.shared.events.fields.values import JobKind, JobSpec, Resources, RetryPolicy
-from fallow.shared.events.operations import CellPolicy
+from fallow.shared.events.operations import CellPolicy, EstimatorKind
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder, StartsPlanned
 from tests.placement.worlds.world import CELL, World, admitted, cancel, joined, quota, set_quotas, update
 
@@ -82,6 +82,7 @@ class BetweenEvents:
             reservations_max=8 if self.plans else 0,
             reservation_ttl_ms=random.choice((5_000, 50_000)),
             default_run_estimate_ms=random.choice((0, 0, 2_000)),
+            estimator=random.choice(tuple(EstimatorKind)),
         )
         pools = tuple(Pool(name=name, gpus=100, gpu_type=name) for name in TYPES)
         cell = CellPart(name=CELL, ordinal=0, pools=pools, queues=self.queues, policy=policy)
@@ -192,7 +193,7 @@ class BetweenEvents:
 
     def _planned(self) -> StartsPlanned:
         world, self.plan = self.world, self.plan + 1
-        starts = plan_starts(world.twin, self.queues, world.now_ms, 8, Declared())
+        starts = plan_starts(world.twin, self.queues, world.now_ms, 8, estimator_of(world.twin))
         return StartsPlanned(
             cell=CELL,
             writer="queueing-1",

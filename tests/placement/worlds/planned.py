@@ -5,7 +5,7 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import Any
 
-from fallow.services.queueing.policy.estimator import Declared
+from fallow.services.queueing.policy.estimator import estimator_of
 from fallow.services.queueing.policy.planner import plan_starts
 from fallow.shared.cluster.fold.rows import digest_of
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
@@ -92,7 +92,9 @@ class Planned:
         """What queueing would say now: it folds the log itself."""
         world, queues = self.world, self.file.cell(CELL).queues
         before = digest_of(world.twin) if self.checks_plans else None
-        found = plan_starts(world.twin, queues, world.now_ms, world.twin.policy.reservations_max, Declared())
+        found = plan_starts(
+            world.twin, queues, world.now_ms, world.twin.policy.reservations_max, estimator_of(world.twin)
+        )
         assert before is None or digest_of(world.twin) == before, "the state is given back as it was"
         self.plans += 1
         return StartsPlanned(

@@ -179,8 +179,10 @@ def test_a_request_is_refused_for_what_holds(name: str) -> None:
 
 # What admission passes on, and rejects.
 
+SHORT = {"name": "short", "default_run_ms": 5, "max_run_ms": 9}
+BOUND = {"name": "bound", "default_run_ms": None, "max_run_ms": 9}
 FILE: dict[str, Any] = {
-    "cells": [{"name": CELL, "queues": [{"name": "default"}], "pools": [
+    "cells": [{"name": CELL, "queues": [{"name": "default"}, SHORT, BOUND], "pools": [
         {"name": "train", "gpu_type": "h100", "role": "training", "gpus": 8, "gpus_per_node": 4, "driver": "virtual"},
         {"name": "serve", "gpu_type": "l4", "role": "inference", "gpus": 1, "gpus_per_node": 1, "driver": "virtual"},
         {"name": "old", "gpu_type": "v100", "role": "training", "gpus": 8, "gpus_per_node": 4, "driver": "virtual"}]},
@@ -220,6 +222,29 @@ def test_admission_passes_on_the_requests_that_somebody_sent() -> None:
     assert passed(UPDATE, replace(update, changes=JobChanges(priority=4))) == ["I2"]
 
 
+@pytest.mark.parametrize(
+    ("queue", "told_ms", "limit_ms", "found"),
+    [
+        ("short", None, 5, []),
+        ("short", None, None, ["I2"]),
+        ("short", None, 9, ["I2"]),
+        ("short", 9, 9, []),
+        ("short", 9, 5, ["I2"]),
+        ("short", 10, 10, ["I2"]),
+        ("bound", None, 9, []),
+        ("bound", None, None, ["I2"]),
+        ("default", None, None, []),
+        ("default", None, 9, ["I2"]),
+        ("default", 10, 10, []),
+    ],
+)
+def test_a_job_may_run_for_as_long_as_it_told_or_its_queue_lets_it(
+    queue: str, told_ms: int | None, limit_ms: int | None, found: list[str]
+) -> None:
+    let_in = admitted("ada/job", cell=CELL, queue=queue, max_run_ms=limit_ms)
+    assert passed(let_in, submit(queue=queue, max_run_ms=told_ms)) == found
+
+
 def rejected(code: RejectCode, field: str = "", **numbers: Any) -> JobRejected:
     return JobRejected(job="ada/job", tenant="ada", command="submit", code=code, field=field, **numbers)
 
@@ -236,6 +261,10 @@ REJECTED: dict[str, tuple[JobRejected, SubmitJob, list[str]]] = {
     "more workers than a job may have": (rejected(JOB, "workers"), submit(workers=11), []),
     "as many as a job may have": (rejected(JOB, "workers"), submit(workers=10), ["I2"]),
     "more retries than a job may have": (rejected(JOB, "retry.budget"), submit(retry=RetryPolicy(budget=2)), []),
+    "longer than its queue lets it": (rejected(JOB, "max_run_ms"), submit(queue="short", max_run_ms=10), []),
+    "as long as its queue lets it": (rejected(JOB, "max_run_ms"), submit(queue="short", max_run_ms=9), ["I2"]),
+    "in a queue without a bound": (rejected(JOB, "max_run_ms"), submit(queue="default", max_run_ms=10), ["I2"]),
+    "without a limit of its own": (rejected(JOB, "max_run_ms"), submit(queue="short"), ["I2"]),
     "more than the pool": (rejected(POOL, "workers"), submit(workers=9), []),
     "as much as the pool": (rejected(POOL, "workers"), submit(workers=8), ["I2"]),
     "nothing unsupported": (rejected(RejectCode.UNSUPPORTED), submit(), ["I2"]),

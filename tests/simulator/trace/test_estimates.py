@@ -57,10 +57,11 @@ def test_noise_is_log_normal_around_the_run_time() -> None:
     assert stdev(errors) == pytest.approx(0.5, rel=0.05)
 
 
-def test_none_takes_away_what_jobs_tell() -> None:
+def test_none_and_learned_take_away_what_jobs_tell() -> None:
     tells = [arrival(0, estimate_run_ms=5, max_run_ms=7)]
-    (silent,) = estimates_of("none").on(tells, 0)
-    assert (silent.command.job.estimate_run_ms, silent.command.job.max_run_ms) == (None, None)
+    for kind in ("none", "learned"):
+        (silent,) = estimates_of(kind).on(tells, 0)
+        assert (silent.command.job.estimate_run_ms, silent.command.job.max_run_ms) == (None, None)
 
 
 def test_a_job_that_fails_early_or_never_ends_is_told_as_that() -> None:
@@ -88,8 +89,19 @@ def simulated(tmp_path: Path, *more: str) -> dict[str, Any]:
 
 def test_policies_that_go_by_estimates_come_to_other_figures_and_all_others_do_not(tmp_path: Path) -> None:
     without, exact = simulated(tmp_path, "--estimates", "none"), simulated(tmp_path, "--estimates", "exact")
-    assert without["best-effort-fifo+best-fit"] == exact["best-effort-fifo+best-fit"]
+    same, other = (found["best-effort-fifo+best-fit"] for found in (without, exact))
+    assert {name for name in same if same[name] != other[name]} == {"declared_error_p50", "declared_error_p90"}
+    assert other["declared_error_p90"] == 1
     assert exact["best-effort-fifo+lifetime"]["gfr_loaded"] < without["best-effort-fifo+lifetime"]["gfr_loaded"]
+
+
+def test_what_is_learned_is_another_thing_than_nothing_and_its_error_is_told(tmp_path: Path) -> None:
+    without, learned = simulated(tmp_path, "--estimates", "none"), simulated(tmp_path, "--estimates", "learned")
+    told = learned["best-effort-fifo+lifetime"]
+    assert told["learned_error_p50"] >= 1
+    assert told["declared_error_p50"] is None
+    assert without["best-effort-fifo+lifetime"]["learned_error_p50"] is None
+    assert told["gfr_loaded"] != without["best-effort-fifo+lifetime"]["gfr_loaded"]
 
 
 def test_the_same_estimates_give_the_same_figures(tmp_path: Path) -> None:
@@ -99,8 +111,11 @@ def test_the_same_estimates_give_the_same_figures(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("value", "rule"),
     [
-        ("learned", "no run times are learned from earlier jobs yet; it must be one of exact,"),
-        ("oracle", "it must be one of exact, limits:FACTOR (such as limits:3), noise:SIGMA (such as noise:1.0), none"),
+        (
+            "oracle",
+            "it must be one of exact, limits:FACTOR (such as limits:3), noise:SIGMA (such as noise:1.0), learned, none",
+        ),
+        ("learned:2", "it must be one of exact,"),
         ("", "it must be one of exact,"),
         ("exact:1", "it must be one of exact,"),
         ("limits", "it must be one of exact,"),

@@ -15,8 +15,10 @@ from fallow.shared.cluster.capacity.capacity import PoolCapacity
 from fallow.shared.cluster.capacity.masks import each_bit
 from fallow.shared.cluster.model.job import Job, index_of
 from fallow.shared.cluster.model.node import Node
-from fallow.shared.cluster.model.run_time import OVER, RunEnd, run_end
+from fallow.shared.cluster.model.run_time import OVER, LearnedEnd, RunEnd, run_end
 from fallow.shared.cluster.model.state import CellState
+from fallow.shared.cluster.run_times.learning import Edition
+from fallow.shared.events.operations import EstimatorKind
 
 ENDS = "estimated ends"
 """The name of this view of a pool."""
@@ -28,6 +30,10 @@ LOOKS_TO_WORK_OUT = 8
 """To work out the ends on a node takes so long as to look at so many."""
 
 
+End = RunEnd | LearnedEnd
+
+Basis = tuple[EstimatorKind, int, Edition]
+
 FOR_GOOD = RunEnd(0, NEVER_MS, NEVER_MS)
 CHANGED, MOVED = 1, 2
 """Why the ends on a node are worked out again: the node has changed, or only the time has."""
@@ -38,17 +44,17 @@ class EstimatedEnds:
     """The index over one pool. `in_use` are the nodes with GPUs in use, as a mask over the pool's numbers, and
     `by_free[k]` the numbers of those with k free devices that take new work, in rising order. `first_ms` and `last_ms`
     hold by number what was asked for, from `runs`. They are worked out again where `stale` says so; at every other time
-    for those in `moving`, and for all others when their time in the heap `due` has come. `lead_ms` is the run time that
-    the cell assumes of jobs that tell none.
+    for those in `moving`, and for all others when their time in the heap `due` has come. `basis` is by what run times
+    are expected beside what jobs tell.
     """
 
     pool: PoolCapacity
-    lead_ms: int
+    basis: Basis
     first_ms: list[int]
     last_ms: list[int]
     free: list[int]
     stale: bytearray
-    runs: dict[int, list[RunEnd]] = field(default_factory=dict)
+    runs: dict[int, list[End]] = field(default_factory=dict)
     now_ms: int = 0
     in_use: int = 0
     by_free: dict[int, list[int]] = field(default_factory=dict)
@@ -61,7 +67,7 @@ class EstimatedEnds:
         """The index over the pool's nodes, of which nothing is worked out yet."""
         size = len(pool.ids)
         zeros, stale = [0] * size, bytearray([CHANGED]) * size
-        found = cls(pool, state.policy.default_run_estimate_ms, zeros, [*zeros], [*zeros], stale)
+        found = cls(pool, _basis_of(state), zeros, [*zeros], [*zeros], stale)
         for free, nodes in pool.by_free.items():
             for number in each_bit(nodes):
                 found.note(state.nodes[pool.ids[number]], free)
@@ -86,8 +92,9 @@ class EstimatedEnds:
 
     def bring_to(self, state: CellState, now_ms: int) -> None:
         """Bring what is known to this time."""
-        if state.policy.default_run_estimate_ms != self.lead_ms:
-            self.lead_ms = state.policy.default_run_estimate_ms
+        basis = _basis_of(state)
+        if basis != self.basis:
+            self.basis = basis
             self.stale = bytearray([CHANGED]) * len(self.free)
         if now_ms == self.now_ms:
             return
@@ -100,7 +107,7 @@ class EstimatedEnds:
             number = heappop(due)[1]
             stale[number] = stale[number] or MOVED
         if len(due) > 4 * len(stale) + 64:
-            due[:] = [(_until_ms(here), number) for number, here in self.runs.items() if not stale[number]]
+            due[:] = [(_until_ms(here, now_ms), number) for number, here in self.runs.items() if not stale[number]]
             heapify(due)
 
     def work_out(self, state: CellState, numbers: Sequence[int]) -> None:
@@ -115,23 +122,27 @@ class EstimatedEnds:
             here = runs[number]
             ends = [run.at(now_ms) for run in here]
             self.first_ms[number], self.last_ms[number] = min(ends), max(ends)
-            until_ms = _until_ms(here)
+            until_ms = _until_ms(here, now_ms)
             if until_ms <= now_ms:
                 self.moving.append(number)
             else:
                 heappush(self.due, (until_ms, number))
 
 
-def _until_ms(runs: list[RunEnd]) -> int:
-    """The time from which on one of these has outlived its estimate."""
-    return min([run.end_ms for run in runs])
+def _basis_of(state: CellState) -> Basis:
+    return state.policy.estimator, state.policy.default_run_estimate_ms, state.edition
 
 
-def runs_on(state: CellState, node: Node) -> list[RunEnd]:
+def _until_ms(runs: list[End], now_ms: int) -> int:
+    """The time from which on one of these may end at another time."""
+    return min([run.same_until_ms(now_ms) for run in runs])
+
+
+def runs_on(state: CellState, node: Node) -> list[End]:
     """When the workers with GPUs on a node will be over. GPUs that are in use without a job, as what is kept for one
     that is to come, are so for good.
     """
-    found: list[RunEnd] = []
+    found: list[End] = []
     for job_id in node.jobs:
         job = state.jobs.get(job_id)
         if job is None or job.spec.resources.gpu_milli:
@@ -141,7 +152,7 @@ def runs_on(state: CellState, node: Node) -> list[RunEnd]:
     return found or [FOR_GOOD]
 
 
-def _runs_of(state: CellState, job: Job | None, node_id: str) -> list[RunEnd]:
+def _runs_of(state: CellState, job: Job | None, node_id: str) -> list[End]:
     """The workers of one job on a node. A job that is planned, and has not started, has none there yet."""
     if job is None:
         return []

@@ -21,7 +21,7 @@ from fallow.services.placement.policy.lifetime.estimated_ends import EstimatedEn
 from fallow.services.placement.policy.placement_policy import PlacementPolicy
 from fallow.shared.cluster.capacity.capacity import PoolCapacity
 from fallow.shared.cluster.capacity.node_filter_index import allowed
-from fallow.shared.cluster.model.run_time import run_estimate_ms
+from fallow.shared.cluster.model.run_time import expected_run_ms
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.base import later
 from fallow.shared.events.fields.values import GPU, JobKind, JobSpec, WorkerPlace
@@ -63,11 +63,11 @@ def place_alone(state: CellState, pool: PoolCapacity, spec: JobSpec) -> WorkerPl
 
 
 def _estimate_ms(state: CellState, spec: JobSpec) -> int | None:
-    """How long the job is expected to run, by what it told itself: a search gives a job that tells nothing some time
-    to keep it off nodes that close soon (`open_longest`), and that is no estimate.
+    """How long the job is expected to run. A search gives a job that tells nothing some time to keep it off nodes that
+    close soon (`open_longest`), and that is no estimate.
     """
     job = state.jobs.get(spec.id)
-    return run_estimate_ms(state, spec if job is None else job.spec)
+    return expected_run_ms(state, spec if job is None else job.spec)
 
 
 class _Search:

@@ -7,13 +7,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from fallow.shared.events.base import LARGEST_INTEGER
 from fallow.shared.events.fields.values import GPU, JobKind, JobSpec
 from fallow.shared.events.jobs import JobRejected
 from fallow.shared.events.reasons import RejectCode
 from fallow.shared.events.submissions import SubmitJob, UpdateJob
-from fallow.simulator.history.rules.requests.as_submitted import Command
-
-File = Mapping[str, Any]
+from fallow.simulator.history.rules.requests.as_submitted import Command, File
 
 
 def rejected_for_nothing(
@@ -90,11 +89,19 @@ def _over_job_limit(answer: JobRejected, command: Command, file: File) -> bool:
     spec = _spec(command)
     if spec is None:
         return False
+    if answer.field == "max_run_ms":
+        names = {queue for cell in file["cells"] for queue in _bounds_in(cell, spec.max_run_ms)}
+        return spec.max_run_ms is not None and bool(names if spec.queue is None else spec.queue in names)
     if answer.field == "resources.gpu_milli":
         return bool(spec.gpus_milli > limits["gpus_per_job"] * GPU)
     if answer.field == "workers":
         return bool(spec.workers > limits["workers_per_job"])
     return bool(spec.retry.budget > limits["retry_budget"])
+
+
+def _bounds_in(cell: Mapping[str, Any], run_ms: int | None) -> list[str]:
+    """The queues of a cell that let no job run for so long."""
+    return [queue["name"] for queue in cell["queues"] if (queue.get("max_run_ms") or LARGEST_INTEGER) < (run_ms or 0)]
 
 
 def _pools(spec: JobSpec, file: File) -> list[list[dict[str, Any]]]:

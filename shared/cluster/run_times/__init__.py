@@ -1,0 +1,1 @@
+"""How long jobs have run, as it is learned from those that are over."""
