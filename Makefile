@@ -22,11 +22,11 @@ $(READY): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $(READY)
 
-# All tests; what is skipped says why. On two cores, the hardest first. Choose: make test ARGS="tests/log -x",
-# which runs on one core, as CORES=0 does.
-CORES ?= $(if $(ARGS),0,2)
+# All tests; what is skipped says why. In three processes, the hardest first: on two cores, since tests of servers wait
+# for half of their time. Choose: make test ARGS="tests/log -x", which runs in one process, as PROCESSES=0 does.
+PROCESSES ?= $(if $(ARGS),0,3)
 test: $(READY)
-	@$(BIN)/pytest -rsfE --numprocesses $(CORES) --dist loadgroup --no-loadscope-reorder $(ARGS)
+	@$(BIN)/pytest -rsfE --numprocesses $(PROCESSES) --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 # In a minute or two what needs no server: the language, the model, policies, the judge. Choose: make quick ARGS="-k quota"
 QUICK := admission cluster events metrics placement/explain placement/fit placement/policy placement/queue placement/search projector queueing reasons simulator/history unit view

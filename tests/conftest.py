@@ -7,6 +7,7 @@ the embedded broker too.
 
 from __future__ import annotations
 
+import gc
 import os
 import secrets
 from collections import Counter
@@ -20,6 +21,7 @@ from fallow.shared.runtime.stack import docker
 from fallow.shared.runtime.stack.choose import Choice, choose_kafka, choose_redis
 from fallow.shared.runtime.stack.server import Source
 from tests.hypothesis_profile import counted, never_reached, shown, today
+from tests.suite_order import spread
 
 STACKS = "stacks"
 WHOLE_STACKS = ("chaos", "docker", "e2e")
@@ -30,6 +32,9 @@ LOADS = ("test_bench.py", "test_overload.py", "test_outages.py")
 
 SERVERS = ("kafka_choice", "redis_choice")
 """Fixtures that start a server when they are first asked for."""
+
+YOUNG_OBJECTS = 10_000
+"""After so many new objects the garbage collector looks at them: 700 are too few for worlds of thousands."""
 
 CHOICES = pytest.StashKey[dict[str, Choice]]()
 SPENT = pytest.StashKey[dict[str, float]]()
@@ -111,8 +116,8 @@ class ReachCount:
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in a hook of the same name
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Where tests run on several cores, those of one file stay together. Those that are the hardest on the machine come
-    first and run one after the other: they wait for much, and meanwhile the other core tries out properties.
+    """Where tests run in several processes, those of one file stay together. Those that are the hardest on the machine
+    come first and run one after the other: they wait for much, and meanwhile the others try out properties.
     """
     if config.getoption("--no-servers"):
         items[:] = [item for item in items if not _needs_a_server(item)]
@@ -122,7 +127,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     for item in items:
         item.add_marker(pytest.mark.xdist_group(STACKS if _is_hard_on_the_machine(item) else item.location[0]))
-    items.sort(key=lambda item: not _is_hard_on_the_machine(item))
+    items[:] = _in_order(items)
+
+
+def _in_order(items: list[pytest.Item]) -> list[pytest.Item]:
+    hard = [item for item in items if _is_hard_on_the_machine(item)]
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        if not _is_hard_on_the_machine(item):
+            files.setdefault(item.path, []).append(item)
+    waiting = [file for file in files.values() if any(map(_needs_a_server, file))]
+    computing = [file for file in files.values() if not any(map(_needs_a_server, file))]
+    return [*hard, *(item for file in spread(waiting, computing) for item in file)]
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """All tests and all that they import are there to the end: the garbage collector need not go through them again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS)
 
 
 def _let_take_turns(items: list[pytest.Item]) -> None:
