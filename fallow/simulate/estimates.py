@@ -42,7 +42,7 @@ class Estimates:
         return [self._told(arrival, seed) for arrival in arrivals]
 
     def by(self, file: CellFile) -> CellFile:
-        """The same cell file, in which the cell goes by these estimates."""
+        """This cell file, with the estimator of these estimates."""
         cells = [
             part.model_copy(update={"policy": replace(part.policy, estimator=self.estimator)}) for part in file.cells
         ]

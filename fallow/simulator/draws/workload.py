@@ -290,7 +290,7 @@ def _with_long_run(item: Item) -> Item:
 
 
 def with_run_times(file: CellFile, seed: int) -> CellFile:
-    """The same file; in every fifth world queues bound how long jobs run, in every second one the cell learns how long
+    """This file; in every fifth world queues bound how long jobs run, in every second one the cell learns how long
     they do, or expects nothing. No chance is drawn for it either.
     """
     bounds = {"default_run_ms": 3_000 if seed % 2 else None, "max_run_ms": 4_500}
