@@ -16,11 +16,10 @@ from fallow.simulator.clients.readers import Readers
 from fallow.simulator.drain import Drain
 from fallow.simulator.draws.workload import (
     draw_setting,
-    with_long_runs,
     with_own_topics,
     with_run_times,
-    with_yielding,
 )
+from fallow.simulator.draws.yielding import with_long_runs, with_yielding
 from fallow.simulator.engine import Action, Chance, Engine
 from fallow.simulator.history.record import Believed, Fenced, History, Violation
 from fallow.simulator.machine import Machine
@@ -92,7 +91,7 @@ class World:
         file = with_run_times(with_yielding(with_own_topics(setting.file, seed), seed), seed)
         file = signed(file) if is_signed else file
         self.file, self.nodes, self.first_file = file, setting.nodes, file
-        items = with_long_runs(setting.items, seed)
+        items = with_long_runs(setting, seed)
         self.items = tuple(item for item in items if keep_items is None or item.number in keep_items)
         everywhere = {cell: specs + setting.machines[cell] for cell, specs in setting.nodes.items()}
         self.history = History(seed, file, everywhere, faults_end_ms=FAULTS_END_MS)

@@ -35,10 +35,10 @@ def choosy(engine: Engine, submit: SubmitJob, specs: tuple[NodeSpec, ...]) -> Su
     tolerations = (HOT,) if engine.between(0, 2) == 0 else ()
     wished = replace(job, node_labels=rules, tolerations=tolerations, exclusive=engine.between(0, 4) == 0)
     modest = replace(wished, node_labels=(), tolerations=(HOT,))
-    return replace(submit, job=wished if _holds(specs, wished) else modest)
+    return replace(submit, job=wished if can_hold(specs, wished) else modest)
 
 
-def _holds(specs: tuple[NodeSpec, ...], job: JobSpec) -> bool:
+def can_hold(specs: tuple[NodeSpec, ...], job: JobSpec) -> bool:
     """Whether one of the job's pools has nodes for all of its workers."""
     room: dict[str, int] = {}
     for spec in specs:

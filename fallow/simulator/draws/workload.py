@@ -13,7 +13,6 @@ from fallow.shared.cluster.model.config import (
     CellPart,
     Limits,
     Pool,
-    PreemptRule,
     Queue,
     SubmissionRate,
     Tenant,
@@ -22,7 +21,6 @@ from fallow.shared.cluster.model.config import (
 from fallow.shared.events.base import Event, replace
 from fallow.shared.events.fields.job_ids import full_id, own_id
 from fallow.shared.events.fields.values import (
-    GPU,
     AfterWhen,
     Dependency,
     JobKind,
@@ -42,7 +40,6 @@ from fallow.shared.events.operations import (
     EstimatorKind,
     HoldJob,
     PlanMaintenance,
-    PreemptionMode,
     ReclaimFrom,
     ReleaseJob,
     RemoveNode,
@@ -63,11 +60,6 @@ ARRIVALS_MS = 9_000
 TENANTS = ("ada", "bob", "cyd")
 OWN_TOPICS_EVERY = 3
 
-LONGER = 5
-"""So many times as long jobs run where they yield."""
-
-YIELDING_EVERY, YIELDING_FIRST = 5, 3
-"""In so many worlds one has jobs that yield, and a client that proposes it."""
 RUN_LIMITS_EVERY = 5
 ESTIMATORS = (*[EstimatorKind.DECLARED] * 4, *[EstimatorKind.LEARNED] * 3, EstimatorKind.NONE)
 
@@ -224,69 +216,6 @@ def with_own_topics(file: CellFile, seed: int) -> CellFile:
     names = {TENANTS[first % len(TENANTS)], TENANTS[first // 2 % len(TENANTS)]}
     tenants = [tenant.model_copy(update={"own_topic": tenant.name in names}) for tenant in file.tenants]
     return file.model_copy(update={"tenants": tuple(tenants)})
-
-
-def with_yielding(file: CellFile, seed: int) -> CellFile:
-    """This file; in some worlds, by their seed, running jobs yield to waiting ones. No chance is drawn for it, so
-    that all else stays as it is.
-    """
-    if seed % YIELDING_EVERY != YIELDING_FIRST:
-        return file
-    turn = seed // YIELDING_EVERY
-    mode = PreemptionMode.RECLAIM if turn % 8 == 3 else PreemptionMode.ALL  # noqa: PLR2004 - one of eight
-    preempt = (PreemptRule.LOWER_OR_NEWER_EQUAL, PreemptRule.LOWER)[turn % 2]
-    numbers = {"preemption": mode, "preempt_grace_wall_ms": 600, "hold_lapse_ms": (1_500, 6_000)[turn % 3 == 0]}
-    cells = tuple(
-        cell.model_copy(
-            update={
-                "policy": replace(cell.policy, **numbers),
-                "queues": tuple(queue.model_copy(update={"preempt": preempt}) for queue in cell.queues),
-            }
-        )
-        for cell in file.cells
-    )
-    least_ms = (None, 400, 0)[turn % 3]
-    tenants = tuple(
-        tenant.model_copy(
-            update={"quotas": tuple(q.model_copy(update={"min_run_ms": least_ms}) for q in tenant.quotas)}
-        )
-        for tenant in file.tenants
-    )
-    return file.model_copy(update={"cells": cells, "tenants": tenants})
-
-
-def with_long_runs(items: tuple[Item, ...], seed: int) -> tuple[Item, ...]:
-    """These wishes; in worlds in which jobs yield they are for whole GPUs and long runs, so that others wait. Some
-    jobs are not preemptible, or write checkpoints.
-    """
-    return tuple(_with_long_run(item) for item in items) if seed % YIELDING_EVERY == YIELDING_FIRST else items
-
-
-def _with_long_run(item: Item) -> Item:
-    event = item.event
-    if not isinstance(event, SubmitJob) or not isinstance(event.job.run, VirtualRun):
-        return item
-    job, number, known = event.job, item.number, event.job.run
-    run_ms, fail_ms = known.duration_ms, known.fail_at_ms
-    run = replace(
-        known,
-        duration_ms=None if run_ms is None else run_ms * LONGER,
-        fail_at_ms=None if fail_ms is None else fail_ms * LONGER,
-    )
-    wants = job.resources
-    if wants.gpu_milli < GPU:
-        wants = replace(wants, gpu_milli=GPU)
-    job = replace(
-        job,
-        run=run,
-        resources=wants,
-        priority=(0, -3, 5, 0, 2)[number % 5],
-        max_run_ms=None if job.max_run_ms is None else job.max_run_ms * LONGER,
-        preemptible=number % 7 != 0,
-        checkpoint_interval_ms=(None, 300, 1_000)[number % 3],
-        min_run_ms=(0, 0, 0, 900)[number % 4],
-    )
-    return Item(item.number, item.at_ms, item.client, replace(event, job=job))
 
 
 def with_run_times(file: CellFile, seed: int) -> CellFile:
