@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from fallow.services.loaning.app.resting import Resting
 from fallow.services.loaning.service import LoaningService
 from fallow.services.loaning.settings import LoaningSettings
 from fallow.shared.cluster.model.config import CellFile
@@ -61,7 +62,9 @@ class LoaningMetrics:
 
 
 class CellProposer:
-    """One cell in a loaning process. While another process owns the cell it folds along and says nothing."""
+    """One cell in a loaning process. While another process owns the cell it folds along and says nothing; while the
+    policy lets no job yield it rests.
+    """
 
     def __init__(
         self,
@@ -80,6 +83,7 @@ class CellProposer:
         self._away = context.back_off(AWAY_FIRST_S)
         self._service = LoaningService(f"loaning-{self._host.wall_ms()}-{tenure.cell}")
         self._held = False
+        self._resting: Resting | None = None
         self._look_at_ms = self._host.monotonic_ms()
 
     async def run(self) -> None:
@@ -91,6 +95,7 @@ class CellProposer:
                 while not self._context.stopping.is_set():
                     await self._turn()
         finally:
+            await self._end_rest()
             await self._follower.stop()
             self._context.health.ready(cell)
             self._metrics.missing.labels(cell).set(0)
@@ -100,13 +105,16 @@ class CellProposer:
         await self._follower.catch_up()
 
     async def _turn(self) -> None:
-        """Fold what has come, and propose if a look is due."""
-        cell = self._tenure.cell
+        """Fold what has come, and propose if a look is due; or rest."""
+        cell, decisions = self._tenure.cell, list[Decision]()
         try:
-            decisions = await self._follower.poll(0 if self._stepped else self._wait_ms(), POLL_RECORDS)
-            self._note(decisions)
-            if self._is_due():
-                await self._propose()
+            if self._is_off and not self._stepped:
+                await self._rest()
+            else:
+                decisions = await self._follower.poll(0 if self._stepped else self._wait_ms(), POLL_RECORDS)
+                self._note(decisions)
+                if self._is_due():
+                    await self._propose()
         except LogUnavailable as error:
             self._context.health.not_ready(f"Kafka is away: {error}", cell, cell=cell)
             self._context.logger.warning("the log is away", cell=cell, reason=str(error))
@@ -116,6 +124,33 @@ class CellProposer:
         self._context.health.ready(cell)
         if self._stepped and not decisions:
             await self._context.pause(STEPPED_PAUSE_S)
+
+    @property
+    def _is_off(self) -> bool:
+        """Whether no job may yield, by the newest policy that was folded."""
+        return self._follower.state.policy.preemption is PreemptionMode.OFF
+
+    async def _rest(self) -> None:
+        """Read on without a look into the records, and follow the cell again when one may have set a policy. Raises as
+        the follower does.
+        """
+        if self._resting is None:
+            await self._follower.rest()
+            resting = Resting(self._log, self._tp, self._follower.next_offset)
+            await resting.start()
+            self._resting = resting
+            self._context.health.progress.version[self._tenure.cell] = self._follower.state.version
+        is_over = await self._resting.is_over(POLL_WAIT_MS)
+        self._context.health.handled(*self._tp, self._resting.next_offset)
+        if is_over:
+            await self._end_rest()
+            await self._begin()
+            self._service.on_take_over()  # of what was decided meanwhile it knows nothing
+
+    async def _end_rest(self) -> None:
+        resting, self._resting = self._resting, None
+        if resting is not None:
+            await resting.stop()
 
     def _note(self, decisions: Sequence[Decision]) -> None:
         health, cell, metrics = self._context.health, self._tenure.cell, self._metrics
@@ -139,15 +174,14 @@ class CellProposer:
         """Whether to look now. Under a stepped clock nobody yields: a replay comes to the same starts each time,
         whenever a look is made.
         """
-        is_on = self._follower.state.policy.preemption is not PreemptionMode.OFF
-        if not is_on or self._stepped or not self._tenure.holds:
+        if self._is_off or self._stepped or not self._tenure.holds:
             return False
         return self._host.monotonic_ms() >= self._look_at_ms and self._service.is_due(self._now_ms())
 
     def _wait_ms(self) -> int:
         """How long until the next look could be due, if nothing comes."""
-        state, next_ms = self._follower.state, self._service.next_ms()
-        if state.policy.preemption is PreemptionMode.OFF or not self._tenure.holds:
+        next_ms = self._service.next_ms()
+        if self._is_off or not self._tenure.holds:
             return POLL_WAIT_MS
         rest_ms = max(0, self._look_at_ms - self._host.monotonic_ms())
         if self._service.is_due(self._now_ms()):

@@ -21,6 +21,12 @@ from tests.contract.eventually import eventually
 from tests.queueing.queueing_world import LAYOUT, TEXT, Cell
 
 
+def whole_node(name: str, priority: int = 0) -> JobEnqueued:
+    """A job that wants a whole node."""
+    spec = JobSpec(id=name, tenant="vision", priority=priority, resources=Resources(gpu_milli=8_000))
+    return JobEnqueued(spec=spec, submit_ms=0, digest="0" * 32)
+
+
 class Followed(Cell):
     """A cell that loaning follows: a node that is full, and a job of higher priority that waits for it."""
 
@@ -99,6 +105,48 @@ async def test_with_preemption_off_nothing_is_proposed() -> None:
     async with cell.proposing() as context:
         await eventually(lambda: context.health.progress.version.get("main") == 1)
         await asyncio.sleep(0.2)
+    assert cell.proposals() == []
+
+
+async def test_a_cell_in_which_no_job_may_yield_is_not_folded_and_its_records_count_as_read() -> None:
+    cell = Followed(PreemptionMode.OFF)
+    async with cell.proposing() as context:
+        await eventually(lambda: context.health.progress.version.get("main") == 1)
+        cell.decide(whole_node("another"), at_ms=cell.host.wall_ms())
+        await eventually(lambda: context.health.progress.cursors.get("t.decisions/0") == 2)
+        assert context.health.progress.version["main"] == 1
+
+
+async def test_a_policy_that_is_set_while_a_cell_rests_wakes_it_with_all_that_was_decided_meanwhile() -> None:
+    cell = Followed(PreemptionMode.OFF)
+    async with cell.proposing() as context:
+        await eventually(lambda: context.health.progress.version.get("main") == 1)
+        cell.decide(whole_node("higher", priority=9), at_ms=cell.host.wall_ms())
+        cell.decide(PolicySet(policy=CellPolicy(preemption=PreemptionMode.ALL)), at_ms=cell.host.wall_ms())
+        await eventually(lambda: len(cell.proposals()) == 1)
+    (proposal,) = cell.proposals()
+    assert (proposal.preemptor, proposal.version) == ("higher", 3)
+
+
+async def test_a_cell_rests_again_when_preemption_is_turned_off() -> None:
+    cell = Followed()
+    async with cell.proposing() as context:
+        await eventually(lambda: len(cell.proposals()) == 1)
+        cell.decide(PolicySet(policy=CellPolicy()), at_ms=cell.host.wall_ms())
+        await eventually(lambda: context.health.progress.version["main"] == 2)
+        cell.decide(whole_node("higher", priority=9), at_ms=cell.host.wall_ms())
+        await eventually(lambda: context.health.progress.cursors.get("t.decisions/0") == 3)
+        assert context.health.progress.version["main"] == 2
+    assert len(cell.proposals()) == 1
+
+
+async def test_a_word_of_a_job_that_is_like_a_policy_wakes_a_cell_in_vain() -> None:
+    cell = Followed(PreemptionMode.OFF)
+    async with cell.proposing() as context:
+        await eventually(lambda: context.health.progress.version.get("main") == 1)
+        cell.decide(whole_node("PolicySet"), at_ms=cell.host.wall_ms())
+        await eventually(lambda: context.health.progress.version["main"] == 2)
+        await asyncio.sleep(0.1)
     assert cell.proposals() == []
 
 

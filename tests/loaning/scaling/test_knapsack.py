@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from random import Random
-from time import process_time
 
 import pytest
 from hypothesis import given
@@ -17,6 +16,8 @@ from tests.hypothesis_profile import reaches
 from tests.loaning.scaling.elastic_jobs import KNAPSACKS, value_max, value_max_by_table
 
 S = 1000
+STATES_MAX = 500
+"""So many states of the exact search take well below a millisecond."""
 
 # Lyra, Table 4 and Fig 6. A: 2 to 3 workers of 2 GPUs, 100 s with 3; B: 2 to 6 workers of 1 GPU, 20 s with 6.
 A = ElasticJob(gpus_per_worker=2, base_ms=150 * S, curve=linear(2, 3))
@@ -172,31 +173,19 @@ def elastic_jobs(count: int, seed: int, kept_pct: int = 100) -> list[Group]:
     return jobs
 
 
-def _least_s(groups: list[Group], capacity: int, gap_ppm_max: int) -> float:
-    """Processor time, the least of five runs: others use the machine, too."""
-    spent = []
-    for _ in range(5):
-        begin_s = process_time()
-        solve(groups, capacity, gap_ppm_max)
-        spent.append(process_time() - begin_s)
-    return min(spent)
-
-
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("kept_pct", [100, 80])
-def test_350_items_and_250_gpus_take_3_ms(seed: int, kept_pct: int) -> None:
+def test_350_items_and_250_gpus_need_few_states_for_an_exact_answer(seed: int, kept_pct: int) -> None:
     groups = elastic_jobs(140, seed, kept_pct)
     assert sum(len(group.weights) - 1 for group in groups) > 350
-    assert solve(groups, 250).is_exact
-    assert _least_s(groups, 250, 0) < 0.003
+    assert solve(groups, 250, work_max=STATES_MAX).is_exact
 
 
-def test_5000_jobs_on_20000_gpus_take_200_ms_with_a_proven_gap_of_a_thousandth() -> None:
+def test_5000_jobs_on_20000_gpus_need_few_states_for_a_proven_gap_of_a_thousandth() -> None:
     groups = elastic_jobs(5000, seed=1)
-    solution = solve(groups, 20_000, gap_ppm_max=1000)
+    solution = solve(groups, 20_000, gap_ppm_max=1000, work_max=STATES_MAX)
     assert (solution.value_max - solution.value) * 1000 <= solution.value_max
     assert 1_000 < sum(choice > 0 for choice in solution.choices) < 4_900
-    assert _least_s(groups, 20_000, 1000) < 0.2
 
 
 @pytest.mark.parametrize("seed", range(3))
