@@ -17,7 +17,7 @@ from fallow.shared.cluster.model.config import Queue
 from fallow.shared.cluster.model.job import HOLDING, Job, JobStatus
 from fallow.shared.cluster.model.node import mask_of
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.cluster.preemption.claim import Claim, milli_by_type
+from fallow.shared.cluster.preemption.claim import Claim, leaving_milli, milli_by_type
 from fallow.shared.cluster.preemption.cost import in_order_of_cost
 from fallow.shared.cluster.preemption.rules import may_preempt, objection
 from fallow.shared.events import effects as e
@@ -96,7 +96,7 @@ def _by_rules(
     queue: Queue,
     now_ms: int,
 ) -> Refusal | None:
-    claim = Claim(job, queue, event.cause, milli_by_type(state, workers), now_ms)
+    claim = Claim(job, queue, event.cause, milli_by_type(state, workers), now_ms, leaving_milli(state))
     why = may_preempt(state, claim)
     if why is not None:
         return Refusal(ProposalCode.NOT_ALLOWED, f"job {job.id} {why}")

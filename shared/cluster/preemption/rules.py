@@ -30,6 +30,9 @@ from fallow.shared.events.reasons import PreemptionCause
 YIELDS_MAX = 32
 """A job that has stopped for so many jobs which still live yields to no further one."""
 
+RECLAIM_YIELDS_MAX = 2 * YIELDS_MAX
+"""The same where an owner takes back what is guaranteed to it: no job of the borrower's own uses that up."""
+
 _YIELDS_FROM = (JobStatus.STARTING, JobStatus.RUNNING, JobStatus.RESIZING)
 _CAUSES_OF: Final = {
     PreemptionMode.OFF: (),
@@ -124,7 +127,8 @@ def may_yield(state: CellState, claim: Claim, victim: Job) -> WhyNot | None:
         return WhyNot.NOT_PREEMPTIBLE
     if preemptor.id in victim.yielded_to:
         return WhyNot.YIELDED_BEFORE
-    if len(victim.yielded_to) >= YIELDS_MAX:
+    is_reclaim = claim.cause is PreemptionCause.QUOTA_RECLAIM
+    if len(victim.yielded_to) >= (RECLAIM_YIELDS_MAX if is_reclaim else YIELDS_MAX):
         return WhyNot.YIELDED_OFTEN
     why = _by_cause(state, claim, victim) or _by_tenants(state, claim, victim)
     if why is not None:
@@ -171,7 +175,7 @@ def _by_reclaim(state: CellState, claim: Claim, victim: Job) -> WhyNot | None:
         if owner.quota.reclaim is ReclaimFrom.LOWER_PRIORITY and victim.spec.priority >= claim.preemptor.spec.priority:
             return WhyNot.NOT_LOWER
         others = apart_of(state.quotas, tenant, owner_tenant, gpu_type)
-        if not others or any(_guaranteed(state, each) >= state.usage.get(each, 0) for each in others):
+        if not others or any(_guaranteed(state, each) >= claim.used_milli(state, each) for each in others):
             return WhyNot.NOT_BORROWED
         is_any = True
     return None if is_any else WhyNot.NOT_BORROWED
@@ -186,7 +190,7 @@ def _by_share(state: CellState, claim: Claim, victim: Job) -> WhyNot | None:
             continue
         if any(_guaranteed(state, account) for account in theirs):
             return WhyNot.HAS_A_GUARANTEE
-        if state.usage.get(theirs[-1], 0) - milli < fair_milli(state, claim, theirs[-1]):
+        if claim.used_milli(state, theirs[-1]) - milli < fair_milli(state, claim, theirs[-1]):
             return WhyNot.HAS_NO_MORE
         is_any = True
     return None if is_any else WhyNot.HAS_NO_MORE
@@ -200,9 +204,9 @@ def fair_milli(state: CellState, claim: Claim, theirs: Account) -> int:
     ours = apart_of(state.quotas, claim.preemptor.spec.tenant, theirs[0], gpu_type)
     if not ours:
         return 0
-    used_milli = state.usage.get(ours[-1], 0) + claim.milli.get(gpu_type, 0)
+    used_milli = claim.used_milli(state, ours[-1]) + claim.milli.get(gpu_type, 0)
     weight = _weight(state, ours[-1])
-    return -(-used_milli * _weight(state, theirs) // weight) if weight else used_milli + state.usage.get(theirs, 0)
+    return -(-used_milli * _weight(state, theirs) // weight) if weight else used_milli + claim.used_milli(state, theirs)
 
 
 def _weight(state: CellState, account: Account) -> int:
@@ -232,18 +236,20 @@ def objection(state: CellState, claim: Claim, victims: Sequence[Job]) -> Objecti
         why = may_yield(state, claim, victim)
         if why is not None:
             return Objection(victim, why)
-    taken = _taken(state, claim, victims)
+    is_reclaim, taken = claim.cause is PreemptionCause.QUOTA_RECLAIM, _taken(state, claim, victims)
+    idle = {account[1]: 0 for account in taken}
+    if is_reclaim:
+        idle = {gpu_type: idle_behind_milli(state, claim, victims, gpu_type) for gpu_type in idle}
     for account, parts in taken.items():
-        left_milli, guaranteed_milli = state.usage.get(account, 0) - sum(parts.values()), _guaranteed(state, account)
+        left_milli = claim.used_milli(state, account) - sum(parts.values())
+        guaranteed_milli = _guaranteed(state, account)
         last, last_milli = max(parts.items(), key=lambda part: part[1])
-        is_reclaim = claim.cause is PreemptionCause.QUOTA_RECLAIM
         is_top = account == apart_of(state.quotas, account[0], claim.preemptor.spec.tenant, account[1])[-1]
         if claim.cause is PreemptionCause.FAIR_SHARE and is_top and left_milli < fair_milli(state, claim, account):
             return Objection(state.jobs[last], WhyNot.HAS_NO_MORE)
         if is_reclaim and left_milli + last_milli <= guaranteed_milli:
             return Objection(state.jobs[last], WhyNot.NOT_BORROWED)
-        kept_milli = left_milli + (idle_behind_milli(state, claim, victims, account[1]) if is_reclaim else 0)
-        if kept_milli < guaranteed_milli:
+        if left_milli + idle[account[1]] < guaranteed_milli:
             return Objection(state.jobs[last], WhyNot.BELOW_A_GUARANTEE)
     return None
 

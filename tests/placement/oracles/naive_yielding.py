@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fallow.shared.cluster.model.config import PreemptRule
-from fallow.shared.cluster.model.job import Job
+from fallow.shared.cluster.model.job import Job, JobStatus
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.operations import PreemptionMode, Quota, ReclaimFrom
 from fallow.shared.events.proposals import PreemptionProposed
@@ -75,19 +75,23 @@ def _rule_broken(
     if cause is PreemptionCause.BACKFILL:
         return "no head"
     quotas = {tenant: quota for (tenant, _), quota in state.quotas.items()}
-    used: dict[str, int] = {}
+    used, staying = dict[str, int](), dict[str, int]()
     for other in state.jobs.values():
-        used[other.spec.tenant] = used.get(other.spec.tenant, 0) + 1_000 * len(_devices(other))
+        theirs = 1_000 * len(_devices(other))
+        used[other.spec.tenant] = used.get(other.spec.tenant, 0) + theirs
+        if other.status is not JobStatus.STOPPING:
+            staying[other.spec.tenant] = staying.get(other.spec.tenant, 0) + theirs
     own = quotas.get(job.spec.tenant, Quota(tenant="x", gpu_type="gpu"))
     if is_reclaim and (own.reclaim is ReclaimFrom.NEVER or used.get(job.spec.tenant, 0) + milli > own.guaranteed_milli):
         return "no owner"
     if not is_reclaim and preempt is PreemptRule.NEVER:
         return "queue"
     for victim in victims:
-        why = _may_not_yield(job, victim, own, quotas, used, preempt, now_ms, is_reclaim=is_reclaim)
+        why = _may_not_yield(job, victim, own, quotas, staying, preempt, now_ms, is_reclaim=is_reclaim)
         if why:
             return why
-    return _unfair(state, job, victims, quotas, used, milli, is_reclaim=is_reclaim)
+    idle = 1_000 * sum(node.spec.gpus for node in state.nodes.values()) - sum(used.values()) - milli
+    return _unfair(job, victims, quotas, staying, idle, is_reclaim=is_reclaim)
 
 
 def _may_not_yield(
@@ -95,7 +99,7 @@ def _may_not_yield(
     victim: Job,
     own: Quota,
     quotas: dict[str, Quota],
-    used: dict[str, int],
+    staying: dict[str, int],
     preempt: PreemptRule,
     now_ms: int,
     *,
@@ -106,7 +110,7 @@ def _may_not_yield(
     if not victim.spec.preemptible:
         return "not preemptible"
     if is_reclaim:
-        if not is_stranger or used[tenant] <= (theirs.guaranteed_milli if theirs else 0):
+        if not is_stranger or staying[tenant] <= (theirs.guaranteed_milli if theirs else 0):
             return "not borrowed"
         if own.reclaim is ReclaimFrom.LOWER_PRIORITY and not is_lower:
             return "not lower"
@@ -124,22 +128,19 @@ def _may_not_yield(
 
 
 def _unfair(
-    state: CellState,
     job: Job,
     victims: list[Job],
     quotas: dict[str, Quota],
-    used: dict[str, int],
-    milli: int,
+    staying: dict[str, int],
+    idle: int,
     *,
     is_reclaim: bool,
 ) -> str:
-    """What each other tenant is left with."""
-    gpus = sum(node.spec.gpus for node in state.nodes.values())
-    freed = 1_000 * sum(len(_devices(victim)) for victim in victims)
-    idle = 1_000 * gpus - sum(used.values()) + freed - milli
+    """What each other tenant is left with; `idle` is what would be idle if the victims gave nothing."""
+    idle += 1_000 * sum(len(_devices(victim)) for victim in victims)
     for tenant in {victim.spec.tenant: None for victim in victims if victim.spec.tenant != job.spec.tenant}:
         sizes = [1_000 * len(_devices(victim)) for victim in victims if victim.spec.tenant == tenant]
-        left, sure = used[tenant] - sum(sizes), quotas[tenant].guaranteed_milli if tenant in quotas else 0
+        left, sure = staying[tenant] - sum(sizes), quotas[tenant].guaranteed_milli if tenant in quotas else 0
         if is_reclaim and left + max(sizes) <= sure:
             return "no borrower any more"
         if left + (idle if is_reclaim else 0) < sure:

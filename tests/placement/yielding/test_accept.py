@@ -177,6 +177,43 @@ def test_priority_takes_nothing_of_what_is_guaranteed_to_another_tenant() -> Non
     assert found == ("not_allowed", "job own would leave its tenant less than what is guaranteed to it")
 
 
+def borrower_of_one() -> World:
+    """ada is guaranteed 8 of 16 GPUs and runs three jobs of 4: one of them is borrowed from bob, who wants 4."""
+    world = yielding_cell(8, 8)
+    shares = (share("ada", 8), share("bob", 8))
+    world.tell(set_quotas(share("ada", 8), share("bob", 0)))
+    for name in ("one", "two", "three"):
+        world.run(spec_of(name, 4))
+    world.run(spec_of("own", 4, tenant="bob"))
+    world.tell(set_quotas(*shares))
+    world.tell(admitted(spec_of("wanted", 4, tenant="bob", priority=9), 1))
+    return world
+
+
+@pytest.mark.parametrize("cause", [RECLAIM, PreemptionCause.PRIORITY])
+def test_what_stops_already_is_not_counted_as_what_a_tenant_keeps(cause: PreemptionCause) -> None:
+    world = borrower_of_one()
+    (held,) = world.job("two").workers
+    event = proposal(world, "wanted", ["two"], [place(0, held.node, *held.devices)], cause)
+    world.listens = False
+    world.tell(cancel("three"))
+    assert world.job("three").status is JobStatus.STOPPING
+    found = refusal(world.tell(event))
+    assert found is not None
+    assert found[0] == "not_allowed"
+    assert found[1] in {
+        "job two is not of a tenant that borrows",
+        "job two would leave its tenant less than what is guaranteed to it",
+    }
+
+
+@pytest.mark.parametrize("cause", [RECLAIM, PreemptionCause.PRIORITY])
+def test_while_none_of_its_jobs_stops_a_borrower_gives_back_what_it_borrows(cause: PreemptionCause) -> None:
+    world = borrower_of_one()
+    (held,) = world.job("two").workers
+    assert told(world, "wanted", ["two"], [place(0, held.node, *held.devices)], cause) is None
+
+
 def test_who_asks_for_more_than_its_guarantee_takes_nothing_back() -> None:
     world = lender()
     world.tell(admitted(spec_of("large", 5, tenant="bob", priority=9), 2))
