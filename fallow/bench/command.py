@@ -347,6 +347,24 @@ def l1(flush: Flush = True, as_json: AsJson = False) -> None:
 
 
 @app.command()
+def a1(
+    case: Annotated[
+        list[str] | None, typer.Option(help="Only this case; several times. All but k if none.", show_default=False)
+    ] = None,
+    nodes: Annotated[int, typer.Option(min=20, max=10_000, help="Virtual nodes of 8 GPUs; KAI has 500.")] = 500,
+    flush: Flush = True,
+    as_json: AsJson = False,
+) -> None:
+    """How long KAI-Scheduler's own scale cases take, each on a cell of its own in which jobs may yield, beside what it
+    published: fills, reclaims, consolidation, topology and "no". Case k is a burst of three quarters of an hour.
+    """
+    from fallow.bench.kai.a1 import a1 as run  # noqa: PLC0415 - help stays quick
+    from fallow.bench.kai.a1 import cases_of  # noqa: PLC0415 - the same
+
+    run(_console(as_json=as_json), cases_of(case), nodes=nodes, durable=flush).show(as_json=as_json)
+
+
+@app.command()
 def kant(
     traces: Annotated[
         str | None, typer.Option(envvar="FALLOW_TRACES", help="Folder of the Philly fold and Kalos' jobs.")

@@ -19,6 +19,9 @@ FRIENDLY_KEYS = {
     *("finished", "effects", "nodes", "run_ms_mean", "seconds", "mix", "durable", "busy", "others_cpu", "loop_s"),
 }
 
+YIELDED = {"e": 10, "f": 160, "g": 100, "h": 20, "i": 10}
+"""Of KAI's cases, on 20 nodes: a job of one GPU for each GPU that is asked for, and of `i` for each node."""
+
 Bench = Callable[..., dict[str, Any]]
 
 NO_JARS = kafka_jars.obstacle()
@@ -104,3 +107,16 @@ def secured_beside(*load: str) -> tuple[dict[str, Any], dict[str, Any]]:
     assert {"jobs_per_s", "p50_ms", "p99_ms", "cpu_s_per_1000_jobs", "baseline"} <= set(plain["compared"])
     assert [row["secured"] for row in plain["rounds"]] == [False, True]
     return plain, secured
+
+
+@pytest.mark.by_turns
+@pytest.mark.parametrize(
+    "cases", [("a", "c"), ("e", "f"), ("g", "h"), ("i", "near_miss"), ("topology", "topology_none")]
+)
+def test_cases_of_kai_come_to_their_end_on_a_small_cell(bench: Bench, cases: tuple[str, ...]) -> None:
+    told = bench("a1", *(word for case in cases for word in ("--case", case)), nodes=20)
+    assert [row["case"] for row in told["rows"]] == [*cases]
+    for row in told["rows"]:
+        assert row["seconds"] is not None, row
+        assert ("search_ms" in row) == (row["case"] == "near_miss")
+        assert row["yielded"] == YIELDED.get(row["case"], 0), row
