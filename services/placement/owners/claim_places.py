@@ -89,6 +89,11 @@ class Found(NamedTuple):
     looks: tuple[Look, ...]
     more: tuple[KeptPlace, ...] = ()
 
+    @property
+    def holds_all(self) -> bool:
+        """Whether the job fits now."""
+        return any(look.holds_all for look in self.looks)
+
 
 def pick(state: CellState, spec: JobSpec, reach: Reach, milli: int, since_ms: int | None = None) -> Found:
     """The places that are kept for a job as it stands in line, of one GPU type, with so much of them at the most: in

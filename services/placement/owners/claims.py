@@ -21,6 +21,7 @@ from fallow.services.placement.fit.empty_capacity import (
     without,
 )
 from fallow.services.placement.fit.usable_types import types_for
+from fallow.services.placement.owners.lending import is_taken_back_for
 from fallow.services.placement.requests.arrays import may_start_one_more
 from fallow.services.placement.search.quota_check import is_ever_allowed
 from fallow.shared.cluster.model.independent_workers import in_line
@@ -110,7 +111,7 @@ class Waiter(NamedTuple):
 
 class Claim(NamedTuple):
     """Places are kept for a job, of this type. Jobs that are guaranteed whole (`rank` 0) come first. None are kept on
-    nodes that are `full` of its own workers.
+    nodes that are `full` of its own workers. With `is_taken_back` they are for that job where they were lent.
     """
 
     rank: int
@@ -119,6 +120,7 @@ class Claim(NamedTuple):
     gpu_type: str
     owners: tuple[tuple[Account, int], ...]
     full: tuple[tuple[str, int], ...]
+    is_taken_back: bool
 
     @property
     def is_whole(self) -> bool:
@@ -228,7 +230,8 @@ class _Choice:
             owner.left -= milli
             owner.kinds[waiter.wanted.form.where] = None
             self._open -= not owner.left or len(owner.kinds) == self._kinds_max
-        self.claims.append(Claim(rank, waiter.place, waiter.wanted, gpu_type, tuple(found), waiter.full))
+        is_taken_back = is_taken_back_for(self._state, waiter.job, waiter.wanted.spec, gpu_type)
+        self.claims.append(Claim(rank, waiter.place, waiter.wanted, gpu_type, tuple(found), waiter.full, is_taken_back))
 
 
 def could_use_room(state: CellState, job: Job) -> bool:

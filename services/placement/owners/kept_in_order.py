@@ -27,13 +27,14 @@ class Other(NamedTuple):
 class _Link:
     """A claim with its places, once these were looked for."""
 
-    __slots__ = ("claim", "found", "kept", "since_ms")
+    __slots__ = ("claim", "found", "is_lent", "kept", "since_ms")
 
     def __init__(self, claim: Claim) -> None:
         self.claim = claim
         self.kept: tuple[Kept, ...] = ()
         self.found: Found | None = None
         self.since_ms: int | None = None
+        self.is_lent = False
 
     @property
     def waits_since_ms(self) -> int:
@@ -160,11 +161,15 @@ class _Run:
         if claim.full:
             reach = without(reach, dict(claim.full))
         found = pick(self._state, spec, reach, claim.milli, link.since_ms)
-        known = link.found
+        known, was_lent = link.found, link.is_lent
+        # What holds a job that is guaranteed whole it gets at once: a job that had it lent would have to stop at once.
+        link.is_lent = claim.is_taken_back and not (claim.is_whole and found.holds_all)
         if known is None or (known.places, known.more) != (found.places, found.more):
             self._replace(link, found)
             self._mark(link.found)
             self._mark(found)
+        elif link.is_lent is not was_lent:
+            self._replace(link, found)
         link.found = found
         self._taking.take(found.places + found.more)
         self._free.clear()
@@ -172,9 +177,9 @@ class _Run:
 
     def _replace(self, link: _Link, found: Found) -> None:
         claim = link.claim
-        kept = [Kept(claim.owners, found.places, claim.is_whole)]
+        kept = [Kept(claim.owners, found.places, claim.is_whole, is_lent=link.is_lent)]
         if found.more:
-            kept.append(Kept(claim.owners, found.more, claim.is_whole, is_more=True))
+            kept.append(kept[0]._replace(places=found.more, is_more=True))
         self.other.gone.extend(link.kept)
         self.other.new.extend(kept)
         link.kept = tuple(kept)

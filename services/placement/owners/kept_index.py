@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from fallow.services.placement.owners.lending import is_given_back
 from fallow.shared.cluster.capacity.capacity import PoolCapacity
 from fallow.shared.cluster.model.node import Node
 from fallow.shared.cluster.model.state import CellState
@@ -23,30 +24,39 @@ KEPT = "kept"
 
 
 class Tally:
-    """How many places these are, and how many whole devices of them are free now; with `whole` those of jobs that are
-    guaranteed whole only.
-    """
+    """How many places these are, and how many whole devices of them are free now, by the kind of what is kept."""
 
-    __slots__ = ("devices", "devices_whole", "places", "places_whole")
+    __slots__ = ("devices", "places")
 
     def __init__(self) -> None:
-        self.places = self.places_whole = self.devices = self.devices_whole = 0
+        self.places, self.devices = [0] * 4, [0] * 4
 
-    def of(self, *, whole: bool) -> tuple[int, int]:
-        """The places and the devices."""
-        return (self.places_whole, self.devices_whole) if whole else (self.places, self.devices)
+    def of(self, *, whole: bool, unlent: bool = False) -> tuple[int, int]:
+        """The places and the devices: with `whole` those of jobs that are guaranteed whole only, with `unlent` without
+        those that are lent.
+        """
+        kinds = _KINDS[whole, unlent]
+        return sum([self.places[kind] for kind in kinds]), sum([self.devices[kind] for kind in kinds])
+
+
+def _kind_of(kept: Kept) -> int:
+    return 2 * kept.is_whole + kept.is_lent
+
+
+_KINDS = {(False, False): (0, 1, 2, 3), (True, False): (2, 3), (False, True): (0, 2), (True, True): (2,)}
+"""The kinds that count, by whether only whole ones do, and only those that are not lent."""
 
 
 class _Entry:
     """One place in the index: in which tallies it counts, and with how many devices that are free."""
 
-    __slots__ = ("free", "home", "is_whole", "place", "tallies")
+    __slots__ = ("free", "home", "is_lent", "is_whole", "kind", "place", "tallies")
 
-    def __init__(self, place: KeptPlace, home: Account, tallies: Sequence[Tally], *, is_whole: bool) -> None:
-        self.place, self.home, self.tallies, self.is_whole, self.free = place, home, tallies, is_whole, 0
+    def __init__(self, place: KeptPlace, home: Account, tallies: Sequence[Tally], kept: Kept) -> None:
+        self.place, self.home, self.tallies, self.free = place, home, tallies, 0
+        self.is_whole, self.is_lent, self.kind = kept.is_whole, kept.is_lent, _kind_of(kept)
         for tally in tallies:
-            tally.places += 1
-            tally.places_whole += is_whole
+            tally.places[self.kind] += 1
 
     def count(self, free_devices: int) -> None:
         """These devices of the node are free now."""
@@ -54,15 +64,13 @@ class _Entry:
         more, self.free = free - self.free, free
         if more:
             for tally in self.tallies:
-                tally.devices += more
-                tally.devices_whole += more if self.is_whole else 0
+                tally.devices[self.kind] += more
 
     def leave(self) -> None:
         """It is kept no more."""
         self.count(0)
         for tally in self.tallies:
-            tally.places -= 1
-            tally.places_whole -= self.is_whole
+            tally.places[self.kind] -= 1
 
 
 class KeptSum:
@@ -165,7 +173,7 @@ class KeptIndex:
         self._noted: dict[str, Node] = {}
         for each in kept.all:
             for place, home in _homes_in(pool, each):
-                self._add(state, place, home, is_whole=each.is_whole)
+                self._add(state, place, home, each)
         for node_id, on in self.on.items():
             on.count(state.nodes[node_id])
 
@@ -179,17 +187,17 @@ class KeptIndex:
                 self._remove(place, home)
         for each in new:
             for place, home in _homes_in(pool, each):
-                self._add(state, place, home, is_whole=each.is_whole)
+                self._add(state, place, home, each)
                 self._noted[place.node] = state.nodes[place.node]
 
-    def _add(self, state: CellState, place: KeptPlace, home: Account, *, is_whole: bool) -> None:
+    def _add(self, state: CellState, place: KeptPlace, home: Account, kept: Kept) -> None:
         tallies = [self.all.setdefault(home[1], Tally()), self.at_home.setdefault(home, Tally())]
         above = lineage(state.tree.branches.get(home))[1:]
         tallies += [self.below.setdefault(each.account, Tally()) for each in above]
         on = self.on.get(place.node)
         if on is None:
             on = self.on[place.node] = _OnNode()
-        on.add(_Entry(place, home, tallies, is_whole=is_whole))
+        on.add(_Entry(place, home, tallies, kept))
         self.nodes_of.setdefault(home, {})[place.node] = None
         self.moved[place.node] = None
 
@@ -251,35 +259,40 @@ def kept_in(state: CellState, pool: PoolCapacity) -> KeptIndex:
 
 
 class _Asker(NamedTuple):
-    """The tenant that asks, as a borrower of one GPU type; and whether it waits for something kept too."""
+    """The tenant that asks, as a borrower of one GPU type; whether it waits for something kept too, and whether its job
+    gives back what it borrows.
+    """
 
     borrower: Borrower
     waits: bool
+    gives_back: bool
 
 
 class KeptFrom:
     """What is kept in a pool from one job: what it would borrow there, and what it may take, since it uses what is its
-    own. A job that waits for its own guarantee too keeps nothing from one that is not guaranteed whole, nor the other
-    way round.
+    own, or lent to a job that gives it back. A job that waits for its own guarantee too keeps nothing from one that is
+    not guaranteed whole, nor the other way round.
     """
 
     def __init__(self, state: CellState, index: KeptIndex, spec: JobSpec) -> None:
         self.index = index
         self._by_type: dict[str, _Asker] = {}
+        gives_back = is_given_back(state, spec)
         for gpu_type in index.all:
             borrower = Borrower(state.tree, spec.tenant, gpu_type, spec.gpus_milli)
             waits = any(above in index.kept.owners for above in borrower.above)
-            self._by_type[gpu_type] = _Asker(borrower, waits)
+            self._by_type[gpu_type] = _Asker(borrower, waits, gives_back)
         self.places, self.devices = self._sum(borrowed=False)
         self.borrowed_places, self.borrowed_devices = self._sum(borrowed=True)
 
     def _sum(self, *, borrowed: bool) -> tuple[int, int]:
         places = devices = 0
-        for gpu_type, (borrower, waits) in self._by_type.items():
-            whole, tallies = borrowed and waits, self._tallies(gpu_type, borrower, borrowed=borrowed)
+        for gpu_type, (borrower, waits, gives_back) in self._by_type.items():
+            whole, unlent = borrowed and waits, borrowed and gives_back
+            tallies = self._tallies(gpu_type, borrower, borrowed=borrowed)
             sign = 1
             for tally in tallies:
-                of = tally.of(whole=whole)
+                of = tally.of(whole=whole, unlent=unlent)
                 places, devices, sign = places + sign * of[0], devices + sign * of[1], -1
         return places, devices
 
@@ -305,7 +318,7 @@ class KeptFrom:
             return [entry.place for entry in on.entries if self._is_borrowed(entry)]
         own = [
             on.by_home[above]
-            for borrower, _ in self._by_type.values()
+            for borrower, *_ in self._by_type.values()
             for above in borrower.above
             if above in on.by_home
         ]
@@ -313,7 +326,7 @@ class KeptFrom:
 
     def own_nodes(self) -> dict[str, None]:
         """The nodes on which anything is kept that it may take."""
-        above = [each for borrower, _ in self._by_type.values() for each in borrower.above]
+        above = [each for borrower, *_ in self._by_type.values() for each in borrower.above]
         return {node_id: None for each in above for node_id in self.index.nodes_of.get(each, ())}
 
     def nodes(self) -> Iterator[str]:
@@ -321,5 +334,7 @@ class KeptFrom:
         return iter(self.index.on)
 
     def _is_borrowed(self, entry: _Entry) -> bool:
-        borrower, waits = self._by_type[entry.home[1]]
+        borrower, waits, gives_back = self._by_type[entry.home[1]]
+        if entry.is_lent and gives_back:
+            return False
         return not borrower.is_below(entry.home) and (entry.is_whole or not waits) and borrower.borrows_from(entry.home)

@@ -1,5 +1,5 @@
-"""Owners: tenants with a waiting job while GPUs of their guarantee are idle. Places are kept for such jobs, whatever
-the quota says of `reclaim`: nothing is taken back yet, so what an owner lends now is away until the borrower is over.
+"""Owners: tenants with a waiting job while GPUs of their guarantee are idle. Places are kept for such jobs: what an
+owner lends now is away until the borrower is over, unless it can be taken back (`lending`).
 """
 
 from __future__ import annotations

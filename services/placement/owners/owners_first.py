@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from fallow.services.placement.fit.empty_capacity import Reach
 from fallow.services.placement.fit.usable_types import types_for
 from fallow.services.placement.owners.kept_index import kept_in
+from fallow.services.placement.owners.lending import is_given_back
 from fallow.services.placement.queue.planned_places import are_free_for
 from fallow.services.placement.search.quota_check import refusal_of_places
 from fallow.shared.cluster.capacity.hardware import hardware_of
@@ -75,7 +76,9 @@ def _kept_on(state: CellState, spec: JobSpec, node_id: str) -> list[KeptPlace]:
     """What is kept on a node from this job for such owners."""
     on = kept_in(state, state.pools[state.nodes[node_id].pool]).on.get(node_id)
     entries = () if on is None else on.entries
-    return [entry.place for entry in entries if entry.is_whole and borrows(state, spec, entry.home)]
+    gives_back = is_given_back(state, spec)
+    kept = [entry for entry in entries if entry.is_whole and not (entry.is_lent and gives_back)]
+    return [entry.place for entry in kept if borrows(state, spec, entry.home)]
 
 
 def borrows(state: CellState, spec: JobSpec, owner: Account) -> bool:

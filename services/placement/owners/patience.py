@@ -1,6 +1,6 @@
 """How long a node on which places are kept for an owner may be held by runs of which nothing tells when they end.
 
-Nothing is taken back yet, so a run without end keeps the node for ever. Which run that is cannot be told; but as the
+Where nothing is taken back, a run without end keeps the node for ever. Which run that is cannot be told; but as the
 owner waits on, fewer runs that do end are so old. At each doubling of its wait all runs count as such that began before
 the middle of the wait until then. Once a quarter of it is longer than any run that ends takes, just those count as
 endless that are.

@@ -23,6 +23,7 @@ from fallow.services.placement.requests.arrays import may_start_one_more
 from fallow.shared.cluster.model.job import JobStatus
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.tree import Account, Branch
+from fallow.shared.events.operations import PreemptionMode
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 
 
@@ -42,10 +43,12 @@ class _Basis(NamedTuple):
     touched: Touched
     branches: dict[Account, Branch]
     marks: list[object]
+    preemption: PreemptionMode
 
     def is_still(self, other: _Basis) -> bool:
         """Whether the other one is the same."""
-        return self.touched is other.touched and self.branches is other.branches and self.marks == other.marks
+        is_same = self.touched is other.touched and self.branches is other.branches
+        return is_same and self.marks == other.marks and self.preemption is other.preemption
 
 
 class _First(NamedTuple):
@@ -134,7 +137,7 @@ class WaitingOwners:
 
     def look(self, state: CellState, lines: Lines) -> Change:
         """What has changed since the last look."""
-        basis = _Basis(lines.touched, state.tree.branches, marks_of_reach(state))
+        basis = _Basis(lines.touched, state.tree.branches, marks_of_reach(state), state.policy.preemption)
         is_all = bool(state.maintenance_starts) or self._basis is None or not self._basis.is_still(basis)
         if is_all:
             self.forget()

@@ -43,13 +43,14 @@ class KeptPlace(NamedTuple):
 class Kept(NamedTuple):
     """The places of one waiting job, and for which owners how many milli-GPUs of these are kept, from the first on.
     `is_whole` tells that the whole job is guaranteed, `is_more` that these are kept beside others on whose nodes runs
-    may have no end.
+    may have no end, `is_lent` that jobs may have them from which the owner takes them back.
     """
 
     owners: tuple[tuple[Account, int], ...]
     places: tuple[KeptPlace, ...]
     is_whole: bool
     is_more: bool = False
+    is_lent: bool = False
 
     def homes(self) -> Iterator[tuple[KeptPlace, Account]]:
         """The places, each with its home: the lowest of the owners for which it is kept."""
@@ -64,23 +65,21 @@ class Kept(NamedTuple):
 
 @dataclass(slots=True)
 class KeptAtHome:
-    """How many milli-GPUs are kept that are at home at one owner: `whole_milli` for jobs that are guaranteed whole,
-    `part_milli` for others. `alone` are the nodes that a job is to have alone, by whether it is guaranteed whole.
+    """How many milli-GPUs are kept that are at home at one owner, by whether their jobs are guaranteed whole, and
+    whether they are lent. `alone` are the nodes that a job is to have alone, by whether it is guaranteed whole.
     """
 
-    whole_milli: int = 0
-    part_milli: int = 0
+    milli: dict[tuple[bool, bool], int] = field(default_factory=dict)
     alone: dict[tuple[str, bool], int] = field(default_factory=dict)
 
-    def add(self, place: KeptPlace, *, is_whole: bool) -> None:
+    def add(self, place: KeptPlace, kept: Kept) -> None:
         """One more place."""
         if place.is_alone:
-            name = (place.node, is_whole)
-            self.alone[name] = self.alone.get(name, 0) + place.milli
-        elif is_whole:
-            self.whole_milli += place.milli
+            node = (place.node, kept.is_whole)
+            self.alone[node] = self.alone.get(node, 0) + place.milli
         else:
-            self.part_milli += place.milli
+            kind = (kept.is_whole, kept.is_lent)
+            self.milli[kind] = self.milli.get(kind, 0) + place.milli
 
 
 @dataclass(slots=True)
@@ -93,11 +92,11 @@ class KeptOfType:
     has_alone: bool = False
     homes: dict[Account, KeptAtHome] = field(default_factory=dict)
 
-    def add(self, place: KeptPlace, home: Account, *, is_whole: bool) -> None:
+    def add(self, place: KeptPlace, home: Account, kept: Kept) -> None:
         """One more place."""
         self.milli += place.milli
         self.has_alone = self.has_alone or place.is_alone
-        self.homes.setdefault(home, KeptAtHome()).add(place, is_whole=is_whole)
+        self.homes.setdefault(home, KeptAtHome()).add(place, kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +117,7 @@ class KeptPlaces:
         of_types: dict[str, KeptOfType] = {}
         for each in kept:
             for place, home in () if each.is_more else each.homes():
-                of_types.setdefault(home[1], KeptOfType()).add(place, home, is_whole=each.is_whole)
+                of_types.setdefault(home[1], KeptOfType()).add(place, home, each)
         return cls(tuple(kept), nodes, frozenset(account for each in kept for account, _ in each.owners), of_types)
 
 

@@ -74,9 +74,19 @@ def _kept_from(state: CellState, pool: str, spec: JobSpec, *, borrowed: bool) ->
                 continue
             waits = any(account in tree.kept.owners for account in above)
             borrows = Borrower(tree, spec.tenant, home[1], spec.gpus_milli).borrows_from(home)
+            if borrowed and each.is_lent and _gives_back(state, spec):
+                continue
             if not borrowed or (borrows and (each.is_whole or not waits)):
                 found.append(place)
     return found
+
+
+def _gives_back(state: CellState, spec: JobSpec) -> bool:
+    """Whether one that borrows is stopped for the owner: a gang that may be, of a line in which each is reclaimable."""
+    types = {node.spec.gpu_type for node in state.nodes.values()}
+    line = [account for gpu_type in types for account in accounts(state.quotas, spec.tenant, gpu_type)]
+    refuse = [account for account in line if account in state.quotas and not state.quotas[account].reclaimable]
+    return state.policy.preemption.value != "off" and spec.gang and spec.preemptible and not refuse
 
 
 def _free_of(state: CellState, place: KeptPlace) -> int:

@@ -28,7 +28,7 @@ from fallow.shared.cluster.model.job import Job, JobStatus
 from fallow.shared.cluster.model.node import Node, bits
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.kept_places import Kept, KeptPlaces, taken
-from fallow.shared.cluster.quota.quota import over_limit
+from fallow.shared.cluster.quota.quota import accounts, over_limit
 from fallow.shared.cluster.quota.room import firm_room, lineage
 from fallow.shared.cluster.quota.tree import Account, Branch
 from fallow.shared.events.fields.value import replace
@@ -76,12 +76,16 @@ def counts(index: KeptIndex) -> dict[object, object]:
     tables = ("all", index.all), ("at home", index.at_home), ("below", index.below)
     for name, table in tables:
         for key, tally in table.items():
-            if tally.places:
-                found[name, key] = tally.of(whole=False), tally.of(whole=True)
+            if any(tally.places):
+                found[name, key] = [
+                    tally.of(whole=whole, unlent=unlent) for whole in (False, True) for unlent in (False, True)
+                ]
     for node_id, on in index.on.items():
         homes = {home: _told(each) for home, each in on.by_home.items()}
         found[node_id] = _told(on.sum), homes, on.free_devices
-        found[node_id, "places"] = sorted((entry.place, entry.home, entry.is_whole, entry.free) for entry in on.entries)
+        found[node_id, "places"] = sorted(
+            (entry.place, entry.home, entry.is_whole, entry.is_lent, entry.free) for entry in on.entries
+        )
     return found
 
 
@@ -163,11 +167,12 @@ class _Book:
         spec = replace(in_line(job), gpu_type=gpu_type)
         most, since_ms = max(milli for _, milli in owners), _turned_since_ms(self._state, job.submit_ms)
         places = pick(self._state, spec, _reach_beside_own(self._state, spec, job), most, since_ms)
-        kept = Kept(tuple(owners), places.places, is_whole)
+        is_lent = _is_taken_back(self._state, job, gpu_type) and not (is_whole and places.holds_all)
+        kept = Kept(tuple(owners), places.places, is_whole, is_lent=is_lent)
         assert wrong_places(self._state, spec, kept) is None, (job.id, wrong_places(self._state, spec, kept))
         useless = useless_places(self._state, spec, kept, job.workers)
         assert useless is None, (job.id, useless)
-        found = [kept, *([Kept(tuple(owners), places.more, is_whole, is_more=True)] if places.more else [])]
+        found = [kept, *([kept._replace(places=places.more, is_more=True)] if places.more else [])]
         for each in found[1:]:
             assert wrong_places(self._state, spec, each) is None, (job.id, wrong_places(self._state, spec, each))
             devices = [
@@ -184,6 +189,21 @@ class _Book:
             known = _waits_for_room(self._state, job)
             self._is_able[job.spec.id] = known
         return known
+
+
+def _is_taken_back(state: CellState, job: Job, gpu_type: str) -> bool:
+    """Whether borrowers yield to this job: a gang beside others that has never run, each guarantee of whose line would
+    hold it and is taken back from all.
+    """
+    if state.policy.preemption.value == "off" or job.attempt or job.spec.exclusive or not job.spec.gang:
+        return False
+    for account in accounts(state.quotas, job.spec.tenant, gpu_type):
+        branch = state.tree.branches.get(account)
+        if branch is not None and 0 < branch.guaranteed_milli < job.spec.gpus_milli:
+            return False
+        if branch is not None and branch.guaranteed_milli and state.quotas[account].reclaim.value != "any":
+            return False
+    return True
 
 
 def _all_types(state: CellState, spec: JobSpec) -> dict[str, None]:

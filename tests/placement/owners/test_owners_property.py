@@ -19,7 +19,14 @@ from fallow.shared.events.base import Event
 from fallow.shared.events.fields.value import replace
 from fallow.shared.events.fields.values import GPU, JobKind, JobSpec, Level, Position, Resources, TopologyRequest, Wish
 from fallow.shared.events.nodes import NodeJoined
-from fallow.shared.events.operations import Cordon, PlanMaintenance, SetQuota, Uncordon
+from fallow.shared.events.operations import (
+    Cordon,
+    PlanMaintenance,
+    PreemptionMode,
+    ReclaimFrom,
+    SetQuota,
+    Uncordon,
+)
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 from tests.hypothesis_profile import Story, reaches, rounds_of, stories
 from tests.placement.oracles.naive_keeping import JudgedWorld
@@ -85,7 +92,10 @@ class ManyOwners:
         self.is_choosy, self.has_maintenance = random.random() < 0.5, random.random() < 0.2
         self.reached = Counter[str]()
         placement = random.choice(("best-fit", "spread", "e-binpack"))
-        self.world.tell(set_policy(placement=placement), *(self._node(number) for number in range(NODES)))
+        preemption = random.choice((PreemptionMode.OFF, PreemptionMode.RECLAIM, PreemptionMode.ALL))
+        self.world.tell(
+            set_policy(placement=placement, preemption=preemption), *(self._node(number) for number in range(NODES))
+        )
 
     def _fate(self) -> Fate:
         return self.random.choice((Fate.LOST, Fate.LATE)) if self.random.random() < 0.05 else Fate.KEPT
@@ -118,6 +128,10 @@ class ManyOwners:
             self.reached["owners at most"] = max(self.reached["owners at most"], len(kept.owners))
             self.reached["places"] += sum(len(each.places) for each in kept.all)
             self.reached["kept in part"] += sum(not each.is_whole for each in kept.all)
+            self.reached["lent"] += sum(each.is_lent for each in kept.all)
+            self.reached["lent by one that is guaranteed whole"] += sum(
+                each.is_lent and each.is_whole for each in kept.all
+            )
             self.reached["jobs that are no gangs"] += sum(not job.spec.gang for job in self.world.state.jobs.values())
             if self.random.random() < 0.1:
                 self.world.restart()
@@ -191,7 +205,12 @@ class ManyOwners:
         """Another tenant may lend, or borrow, or has another guarantee."""
         quota = self.random.choice(FILE.quotas())
         guaranteed = self.random.choice((0, quota.guaranteed_milli, 2 * quota.guaranteed_milli))
-        switches = {"lends": self.random.random() < 0.5, "borrows": self.random.random() < 0.8}
+        switches = {
+            "lends": self.random.random() < 0.5,
+            "borrows": self.random.random() < 0.8,
+            "reclaim": self.random.choice((ReclaimFrom.ANY, ReclaimFrom.ANY, ReclaimFrom.LOWER_PRIORITY)),
+            "reclaimable": self.random.random() < 0.8,
+        }
         self.world.tell(SetQuota(cell=CELL, quotas=(replace(quota, guaranteed_milli=guaranteed, **switches),)))
 
     def move_nodes(self) -> None:
@@ -241,6 +260,8 @@ def test_the_property_is_about_something() -> None:
     assert reached["owners at most"] > 12 * 8
     assert reached["places"] > 150
     assert reached["kept in part"] > 100
+    assert reached["lent"] > 50
+    assert reached["lent by one that is guaranteed whole"] > 10
     assert reached["jobs that are no gangs"] > 100
 
 
