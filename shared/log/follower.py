@@ -156,7 +156,7 @@ class Follower:
             if self._fold(entry):
                 accepted.append(cast("Decision", entry.decision))
         # At the next poll: what is folded must reach the caller, also one that is cancelled meanwhile.
-        self._is_file_new |= any(isinstance(effect, CellFileSet) for each in accepted for effect in each.effects)
+        self._is_file_new |= any(CellFileSet in map(type, each.effects) for each in accepted)
         self._lacks_key = self._lacks_key or (bool(forged) and self._would_be_proven(forged))
         if records[-1].offset == self.state.offset:
             self._last = (records[-1].offset, records[-1].key, records[-1].value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import chain
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class Rows:
     @property
     def chars(self) -> int:
         """How long the texts of the rows and their ids are together."""
-        return sum(len(name) + len(text) for part in (self.jobs, self.nodes, self.tenants) for name, text in part)
+        return sum(map(len, chain.from_iterable(chain(self.jobs, self.nodes, self.tenants))))
 
     def _parts(self) -> tuple[list[tuple[str, str]] | list[str], ...]:
         return (self.jobs, self.jobs_gone, self.nodes, self.nodes_gone, self.tenants, self.tenants_gone)

@@ -74,5 +74,6 @@ class QueueDepth:
 
     def _drop_gone(self) -> None:
         """The oldest that wait no more are let go."""
-        while (first := self._by_age.first) is not None and not self._waits(first):
-            self._by_age.pop()
+        by_age, waiting = self._by_age, self._waiting
+        while (first := by_age.first) is not None and first[1] not in waiting:
+            by_age.pop()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator
 
 from fallow.services.metrics.policy.effect_dispatch import Acts, act_on
 from fallow.services.metrics.policy.kant.waiting import percentile
@@ -19,6 +18,9 @@ from fallow.shared.events import effects as e
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.fields.values import JobKind, JobSpec
 from fallow.shared.events.operations import EstimatorKind
+
+_INFERENCE = JobKind.INFERENCE
+_DECLARED, _LEARNED = EstimatorKind.DECLARED, EstimatorKind.LEARNED
 
 KEPT_MAX = 100_000
 """Errors of which percentiles are taken, of each estimator: less than 1 MB."""
@@ -59,12 +61,16 @@ class RunTimeErrors:
         return percentile(sorted(self._newest), percent)
 
 
+Expected = tuple[tuple[EstimatorKind, int], ...]
+"""How long a run was expected to take (ms), by each estimator that expected anything."""
+
+
 class ExpectedRuns:
     """The errors of each estimator that expected anything."""
 
     def __init__(self) -> None:
         self.errors: dict[EstimatorKind, RunTimeErrors] = {}
-        self._begun: dict[str, tuple[int, tuple[tuple[EstimatorKind, int], ...]]] = {}
+        self._begun: dict[str, tuple[int, Expected]] = {}
         self.acts: Acts = {
             e.JobStarted: self._started,
             e.JobFinished: self._over,
@@ -79,9 +85,9 @@ class ExpectedRuns:
 
     def _started(self, state: CellState, effect: e.JobStarted, at_ms: int) -> None:
         job = state.jobs.get(effect.job)
-        if job is None or job.spec.kind is JobKind.INFERENCE:
+        if job is None or job.spec.kind is _INFERENCE:
             return
-        expected = tuple(_expected(state, job.spec))
+        expected = _expected(state, job.spec)
         if expected:
             self._begun[effect.job] = (at_ms, expected)
 
@@ -97,12 +103,10 @@ class ExpectedRuns:
         self._begun.pop(effect.job, None)
 
 
-def _expected(state: CellState, spec: JobSpec) -> Iterator[tuple[EstimatorKind, int]]:
+def _expected(state: CellState, spec: JobSpec) -> Expected:
     """What each estimator expects of a job that starts now. What is learned is bounded by no limit of the job: that
     would be the limit's merit.
     """
     declared_ms, history = run_estimate_ms(state, spec), history_of(state, spec)
-    if declared_ms is not None:
-        yield EstimatorKind.DECLARED, declared_ms
-    if history is not None:
-        yield EstimatorKind.LEARNED, history.run_ms()
+    declared = () if declared_ms is None else ((_DECLARED, declared_ms),)
+    return declared if history is None else (*declared, (_LEARNED, history.run_ms()))

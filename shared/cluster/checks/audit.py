@@ -200,28 +200,41 @@ class Ledger:
             return Offence(
                 "I3", f"job {effect.job} starts with {len(effect.workers)} workers of {fewest} to {spec.workers}"
             )
-        return self._hold(effect.job, effect.workers, raised)
+        return self._come_to(spec, (), effect.workers, raised)
 
-    def _end(self, effect: e.JobFinished | e.JobFailed | e.JobCancelled, raised: Raised) -> Offence | None:
-        if effect.job not in self.live:
+    def _end(self, effect: e.JobFinished | e.JobFailed | e.JobCancelled, _: Raised) -> Offence | None:
+        spec = self.live.pop(effect.job, None)
+        if spec is None:
             return Offence(
                 "I2", f"job {effect.job} ends ({effect.kind}) and was not live: {self.ended.get(effect.job, 'unknown')}"
             )
-        offence = self._hold(effect.job, (), raised)
-        tenant = self.live.pop(effect.job).tenant
-        self.live_of[tenant] -= 1
-        if not self.live_of[tenant]:
-            del self.live_of[tenant]
+        before = self.places.pop(effect.job, ())
+        if before:
+            self._give_back(spec.tenant, before)
+            if self.alone:
+                self._open_again(effect.job, before)
+        self.live_of[spec.tenant] -= 1
+        if not self.live_of[spec.tenant]:
+            del self.live_of[spec.tenant]
         self.ended[effect.job] = effect.kind
-        self.rooms.pop(effect.job, None)
-        return offence
+        if self.rooms:
+            self.rooms.pop(effect.job, None)
+        return None
 
     def _hold(self, job: str, places: tuple[WorkerPlace, ...], raised: Raised) -> Offence | None:
+        """From now on the job holds these places, instead of those that it held before."""
         spec, before = self.live.get(job), self.places.pop(job, ())
         if spec is None:
             return None  # it holds nothing, then
         if before:
             self._give_back(spec.tenant, before)
+        return self._come_to(spec, before, places, raised)
+
+    def _come_to(
+        self, spec: JobSpec, before: tuple[WorkerPlace, ...], places: tuple[WorkerPlace, ...], raised: Raised
+    ) -> Offence | None:
+        """A job comes to these places; it held others before, which it has given back."""
+        job = spec.id
         if self.alone or spec.exclusive:
             offence = self._keep_apart(job, spec, before, places)
             if offence is not None:
@@ -237,7 +250,7 @@ class Ledger:
                 return offence
         if places:
             self.places[job] = places
-        if len(places) > len(before):
+        if self.quotas and len(places) > len(before):
             # Who has come: those that were there before may be of another GPU type, whose limit was lowered since.
             for place in places[len(before) :] if places[: len(before)] == before else places:
                 raised[spec.tenant, self.types.get(place.node, "")] = None
@@ -247,9 +260,7 @@ class Ledger:
         self, job: str, spec: JobSpec, before: tuple[WorkerPlace, ...], places: tuple[WorkerPlace, ...]
     ) -> Offence | None:
         """I1: an exclusive job comes to nodes where nothing is in use, and nobody comes to those that it holds."""
-        for place in before:
-            if self.alone.get(place.node) == job:
-                del self.alone[place.node]
+        self._open_again(job, before)
         for place in places:
             node = place.node
             other = self.alone.get(node, job)
@@ -261,6 +272,12 @@ class Ledger:
                 self.alone[node] = job
         return None
 
+    def _open_again(self, job: str, places: tuple[WorkerPlace, ...]) -> None:
+        """The job leaves these places, and what it held alone is open to others."""
+        for place in places:
+            if self.alone.get(place.node) == job:
+                del self.alone[place.node]
+
     def _give_back(self, tenant: str, places: tuple[WorkerPlace, ...]) -> None:
         used, types, use = self.used, self.types, self.use
         for place in places:
@@ -270,9 +287,11 @@ class Ledger:
                 for device in devices:
                     row[device] -= share
             account = (tenant, types.get(node, ""))
-            use[account] = use.get(account, 0) - milli
-            if not use[account]:
-                del use[account]
+            left = use.get(account, 0) - milli
+            if left:
+                use[account] = left
+            else:
+                use.pop(account, None)
 
     def _take_place(self, job: str, tenant: str, place: WorkerPlace) -> Offence | None:
         """I1: the place's devices exist and hold no more than a device."""

@@ -59,6 +59,8 @@ def pattern_of(job_id: str) -> str:
 
 def history_of(state: CellState, spec: JobSpec) -> RunHistory | None:
     """The history of the narrowest kind of the job of which something is said."""
+    if not state.learned:
+        return None  # as in each cell that goes by what jobs declare: it is asked at every start
     for tenant, kind in kinds_of(spec):
         found = state.learned.get(tenant, _NONE).get(kind)
         if found is not None and found.told:
