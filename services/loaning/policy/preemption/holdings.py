@@ -88,8 +88,11 @@ class Holdings:
     def _of_tenant(state: CellState, claim: Claim, account: Account, by_priority: dict[int, Held]) -> int:
         able = [held for priority, held in by_priority.items() if _may(claim, priority)]
         milli, largest_milli = sum(held.milli for held in able), max((held.largest_milli for held in able), default=0)
-        if not apart_of(state.quotas, account[0], claim.preemptor.spec.tenant, account[1]):
+        apart = apart_of(state.quotas, account[0], claim.preemptor.spec.tenant, account[1])
+        if not apart:
             return 0 if claim.cause in _OF_OTHERS else milli
+        if any(each in state.quotas and not state.quotas[each].reclaimable for each in apart):
+            return 0
         branch = state.tree.branches.get(account)
         borrowed_milli = state.usage.get(account, 0) - (0 if branch is None else branch.guaranteed_milli)
         if claim.cause is PreemptionCause.QUOTA_RECLAIM and borrowed_milli > 0:

@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from fallow.services.loaning.policy.preemption.holdings import Holdings
+from fallow.services.loaning.policy.preemption.line import Line, line_behind
 from fallow.services.loaning.policy.preemption.memory import Memory
-from fallow.services.loaning.policy.preemption.search import Found, find_victims
+from fallow.services.loaning.policy.preemption.search import Found, Missing, find_victims
 from fallow.services.loaning.policy.preemption.trial import enters, fit, leave
 from fallow.services.placement.explain.queue_position import turns_of
 from fallow.services.placement.queue.lines.classes import room_of
@@ -27,7 +28,10 @@ from fallow.shared.events.queue import QueueDiscipline
 from fallow.shared.events.reasons import PendingReason
 
 SEARCHES_MAX = 64
-"""For so many kinds of jobs at most victims are looked for in one look; the next one goes on behind them."""
+"""So many searches at most in one look; the next one goes on behind them."""
+
+IN_LINE_MAX = 512
+"""For so many jobs like the one before victims are told at most in one look: the first of them do not wait for all."""
 
 Kind = tuple[object, ...]
 
@@ -65,6 +69,18 @@ def look(state: CellState, queues: Sequence[Queue], now_ms: int, memory: Memory)
     return seen
 
 
+@dataclass(slots=True)
+class _Last:
+    """The last job to which somebody was found to yield: its kind, its line if it has one by now, and after how many
+    changes of the state the job counts as started.
+    """
+
+    kind: Kind
+    found: Found
+    line: Line | None
+    changes: int
+
+
 class _Look:
     """`state` is changed, under a checkpoint."""
 
@@ -75,7 +91,12 @@ class _Look:
         self._holdings = Holdings.of(state)
         self._leaving = [job for job in state.jobs.values() if job.status is JobStatus.STOPPING]
         self._yielded_to = {job_id for job in state.jobs.values() for job_id in job.yielded_to}
-        self._searches = SEARCHES_MAX
+        self._searches, self._in_line = SEARCHES_MAX, IN_LINE_MAX
+        self._changes = 0
+        """How often the state was changed."""
+        self._unfit: dict[Kind, int] = {}
+        """Kinds that do not fit as of so many changes."""
+        self._last: _Last | None = None
 
     def go(self, queues: Sequence[Queue]) -> None:
         """Look at the queues in their order."""
@@ -106,22 +127,53 @@ class _Look:
         if kind in self._blocked:
             self._tell(job, self._blocked[kind])
             return True
-        places = fit(self._state, job)
-        if not isinstance(places, PendingReason) and enters(self._state, job, places):
-            return False
+        if self._unfit.get(kind) != self._changes:
+            places = fit(self._state, job)
+            if not isinstance(places, PendingReason) and enters(self._state, job, places):
+                self._changes += 1
+                return False
+            self._unfit[kind] = self._changes
         if self._memory.is_paused(job.spec.id, self._now_ms):
             return True
-        if not self._searches:
+        found = self._found_for(job, queue, kind)
+        if found is None:
             self._seen.is_whole = False
             return True
-        self._searches -= 1
-        found = find_victims(self._state, job, queue, self._now_ms, self._holdings)
         if isinstance(found, Found):
             return not self._propose(job, found)
         self._blocked[kind] = found.gpus
         self._tell(job, found.gpus)
         self._look_again(job)
         return True
+
+    def _found_for(self, job: Job, queue: Queue, kind: Kind) -> Found | Missing | None:
+        """Who yields to the job, by the line of its kind or by a search; None where this look has made its searches."""
+        line = self._line_of(job, queue, kind)
+        if line is not None:
+            if not self._in_line:
+                return None
+            self._in_line -= 1
+            found = line.next(job, self._now_ms)
+            if found is not None:
+                self._last = _Last(kind, found, line, self._changes + 1)
+                return found
+        if not self._searches:
+            return None
+        self._searches -= 1
+        searched = find_victims(self._state, job, queue, self._now_ms, self._holdings)
+        self._last = _Last(kind, searched, None, self._changes + 1) if isinstance(searched, Found) else None
+        return searched
+
+    def _line_of(self, job: Job, queue: Queue, kind: Kind) -> Line | None:
+        """The line of the kind, as long as nothing has changed the state since its last job but that this one got its
+        room; made for the second job.
+        """
+        last = self._last
+        if last is None or last.kind != kind or last.changes != self._changes:
+            return None
+        if last.line is None:
+            last.line = line_behind(self._state, job, last.found, queue, self._now_ms, self._holdings)
+        return last.line
 
     def _propose(self, job: Job, found: Found) -> bool:
         """Let these yield, unless the job would stand where another one is still leaving: it waits until that has left,
@@ -137,6 +189,7 @@ class _Look:
         """Go on as if these had yielded, and the job stood where it will."""
         if job is None or job.status is not JobStatus.QUEUED:
             return
+        self._changes += 1
         here = [each for each in found.victims if self._still_holds(each)]
         leave(self._state, here)
         for each in here:

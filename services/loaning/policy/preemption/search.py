@@ -214,14 +214,18 @@ class _Search:
         return victims
 
     def _verified(self, victims: Sequence[Candidate] | None) -> Found | None:
-        """What comes of it that just these stop, if the rules let them and the job starts then."""
-        if not victims or len(victims) > VICTIMS_MAX:
-            return None
-        places = self._places(victims)
-        if isinstance(places, PendingReason):
-            return None
-        claim = self._claim._replace(milli=milli_by_type(self._state, places))
-        jobs = tuple(each.job for each in sorted(victims, key=lambda each: each.came))
-        if may_preempt(self._state, claim) is not None or objection(self._state, claim, jobs) is not None:
-            return None
-        return Found(self._claim.cause, jobs, places)
+        return verified(self._state, self._claim, self._trial, victims) if victims else None
+
+
+def verified(state: CellState, claim: Claim, trial: Trial, victims: Sequence[Candidate]) -> Found | None:
+    """What comes of it that just these stop, if the rules let them and the job starts then."""
+    if len(victims) > VICTIMS_MAX:
+        return None
+    places = trial.places_without(each.job for each in victims)
+    if isinstance(places, PendingReason):
+        return None
+    claim = claim._replace(milli=milli_by_type(state, places))
+    jobs = tuple(each.job for each in sorted(victims, key=lambda each: each.came))
+    if may_preempt(state, claim) is not None or objection(state, claim, jobs) is not None:
+        return None
+    return Found(claim.cause, jobs, places)

@@ -17,6 +17,9 @@ from fallow.shared.cluster.quota.tree import Account
 Step = tuple[SetCost, str, tuple[Candidate, ...]]
 """What it costs to make room for a worker more on a node, the node, and who would yield for that."""
 
+Steps = list[tuple[SetCost, int, Step]]
+"""The next step of each node, the cheapest first, and of equals that of the first node: a heap."""
+
 
 class Slots:
     """The room of some nodes for workers of `gpus` whole devices. `free` are the devices that are free by now, `room`
@@ -108,19 +111,30 @@ class Slots:
 
     def choose(self, workers: int, allowance: Allowance) -> bool:
         """Let the cheapest yield, node by node, until there is room for so many workers. Whether there is."""
-        heap = [
+        steps = self.steps(allowance)
+        while self.room < workers and self.go_on(steps, allowance):
+            pass
+        return self.room >= workers
+
+    def steps(self, allowance: Allowance) -> Steps:
+        """The first step of each node, as a heap."""
+        found = [
             (step[0], self.order[node], step) for node in self._on if (step := self.step(node, allowance)) is not None
         ]
-        heapify(heap)
-        while self.room < workers and heap:
-            _, number, (cost, node, _) = heappop(heap)
+        heapify(found)
+        return found
+
+    def go_on(self, steps: Steps, allowance: Allowance) -> tuple[Candidate, ...]:
+        """Let those of the cheapest step yield, and tell who they are; none where there is no step."""
+        while steps:
+            _, number, (cost, node, _) = heappop(steps)
             step = self.step(
                 node, allowance
             )  # what was cheap may have become dear, and what was allowed may be no more
             if step is None:
                 continue
-            if step[0][:OWN_COST] > cost[:OWN_COST] and heap and step[0] > heap[0][0]:
-                heappush(heap, (step[0], number, step))
+            if step[0][:OWN_COST] > cost[:OWN_COST] and steps and step[0] > steps[0][0]:
+                heappush(steps, (step[0], number, step))
                 continue
             touched: dict[str, None] = {}
             for victim in step[2]:
@@ -130,8 +144,14 @@ class Slots:
             for name in touched:
                 again = self.step(name, allowance)
                 if again is not None:
-                    heappush(heap, (again[0], self.order[name], again))
-        return self.room >= workers
+                    heappush(steps, (again[0], self.order[name], again))
+            return step[2]
+        return ()
+
+    def enter(self, node: str) -> None:
+        """A worker stands there now."""
+        self.free[node] -= self.gpus
+        self.room -= 1
 
     @property
     def chosen(self) -> list[Candidate]:
