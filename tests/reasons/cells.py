@@ -10,7 +10,6 @@ from fallow.services.placement.explain.explain import WhyNot, why_not
 from fallow.shared.cluster.fold.apply import apply
 from fallow.shared.cluster.model.config import CellFile, CellPart, Limits, Pool, Queue, Tenant, TenantQuota
 from fallow.shared.cluster.model.job import Job
-from fallow.shared.events.codec.ranges import ranges_of
 from fallow.shared.events.effects import NodeSilent
 from fallow.shared.events.fields.job_ids import own_id
 from fallow.shared.events.fields.values import (
@@ -28,9 +27,8 @@ from fallow.shared.events.fields.values import (
 )
 from fallow.shared.events.nodes import RunStatusUpdate
 from fallow.shared.events.operations import CellPolicy, PlanMaintenance, PreemptionMode, ReclaimFrom
-from fallow.shared.events.proposals import PreemptionProposed, Victim
 from fallow.shared.events.queue import QueueDiscipline
-from fallow.shared.events.reasons import PendingReason, PreemptionCause
+from fallow.shared.events.reasons import PendingReason
 from fallow.shared.events.submissions import SubmitJob
 from fallow.simulator.trace.cell import VirtualCell
 
@@ -238,23 +236,11 @@ def held() -> VirtualCell:
 
 
 def making_room() -> VirtualCell:
-    """`low` yields the first node to the late job."""
+    """`other`, which started last, yields its node to the late job."""
     found = cell(kind=Mute, preemption=PreemptionMode.ALL)
     for name in ("low", "other"):
         submit(found, name)
     submit(found, LATE, priority=1)
-    low = found.state.jobs["ada/low"]
-    found.tell(
-        PreemptionProposed(
-            cell="c",
-            proposal="p-1",
-            version=found.state.version,
-            preemptor=f"ada/{LATE}",
-            cause=PreemptionCause.PRIORITY,
-            victims=(Victim(job=low.id, attempt=low.attempt),),
-            places=ranges_of(low.workers),
-        )
-    )
     found.settle()
     return found
 

@@ -60,7 +60,7 @@ NUMBERS: dict[PendingReason, tuple[str, ...]] = {
         "ahead of it in queue line: 1 job for 16 GPUs: ada/head",
     ),
     PendingReason.MAKING_ROOM: (
-        "room is held for it (priority) on n7-0 until day 0 00:10:00.002 at the latest: ada/low has still to leave",
+        "room is held for it (priority) on n7-1 until day 0 00:10:00.002 at the latest: ada/other has still to leave",
     ),
     PendingReason.BACKOFF: ("not before day 0 00:00:10.010",),
     PendingReason.MAINTENANCE: ("maintenance of node n7-0 begins at day 0 00:00:01.000",),

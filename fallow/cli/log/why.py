@@ -51,8 +51,8 @@ DEFERRED: dict[PendingReason, str] = {
     PendingReason.ARRAY_LIMIT: "so many elements of its array run that no more may",
     PendingReason.MAINTENANCE: "it might still run when maintenance of the nodes begins that it would need",
     PendingReason.NODES_SILENT: "nothing is heard of nodes with free GPUs, so nothing new is placed there",
-    PendingReason.MAKING_ROOM: "others yield to it, and have still to leave",
     PendingReason.RECORD_TOO_LARGE: "no record of the log has room for the places of all its workers",
+    PendingReason.MAKING_ROOM: "others yield to it, and have still to leave",
 }
 HEADS_NAMED_MAX = 20
 """So often, at the last, the head is named that kept the job back: for that the cell is built again as it was."""

@@ -11,7 +11,7 @@ from tests.cli.usage.test_commands import call
 from tests.cli.worlds.cells import publish, show
 from tests.cli.worlds.logs import LogWriter, enqueued
 
-CHANGES = {"cancel": (), "hold": (), "release": (), "scale": ("2",)}
+CHANGES = {"cancel": (), "job cancel": (), "job hold": (), "job release": (), "job scale": ("2",)}
 """Each command that changes a job, with what stands behind the job's id."""
 
 SAID = f"fallow: {several('train', ['search/train', 'vision/train'])}\n"
@@ -34,7 +34,7 @@ async def there(kafka: str, redis_url: str, namespace: str) -> dict[str, str]:
 
 
 def test_no_command_takes_the_job_that_the_view_knows_for_the_only_one(there: dict[str, str]) -> None:
-    done = {name: call(name, "train", *more, **there) for name, more in CHANGES.items()}
+    done = {name: call(*name.split(), "train", *more, **there) for name, more in CHANGES.items()}
     assert {name: (each.returncode, each.stderr) for name, each in done.items()} == dict.fromkeys(
         CHANGES, (Exit.USAGE, SAID)
     )

@@ -217,7 +217,7 @@ async def test_what_the_log_no_longer_holds_is_replayed_only_by_name_and_as_unpr
 
 
 async def test_what_a_letter_says_of_itself_is_shown_as_claimed(log: KafkaLog, fallow: Fallow) -> None:
-    assert "service, reason, origin and text are claimed" in fallow("list").stdout
+    assert "service, reason, origin and text are claims" in fallow("list").stdout
     shown = fallow("show", "1").stdout
     assert "service: admission (claimed)" in shown
     assert {letter["vouched"] for letter in last(fallow("list", "--json"))["letters"]} == {False}

@@ -192,7 +192,7 @@ LET_IN = st.just(o.CellPolicy()) | build(
     **{
         name: ends(bound["minimum"], bound["maximum"], bound["default"])
         for name, bound in BOUNDS.items()
-        if bound["type"] == "integer"
+        if bound.get("type") == "integer"
     },
 )
 POLICY = st.just(o.CellPolicy()) | build(
