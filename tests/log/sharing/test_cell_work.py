@@ -29,8 +29,10 @@ from fallow.shared.cluster.fold.fold import BehindForged, DamagedLog, OtherRelea
 from fallow.shared.cluster.model.config import CellFile
 from fallow.shared.events.codec.encoding import encode
 from fallow.shared.events.decisions import CHAIN_HEADER, CHAIN_START, Decision, next_chain
+from fallow.shared.events.effects import PolicySet
 from fallow.shared.events.fields.values import NodeSpec
 from fallow.shared.events.nodes import NodeJoined
+from fallow.shared.events.operations import CellPolicy, PreemptionMode
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.machine.writer import UnwritableDecision
 from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
@@ -60,6 +62,10 @@ FILE = parse_cell_file(TEXT, "cell")
 TOPICS = ("cells", "decisions", "snapshots", "jobs", "queue", "nodes", "proposals", "operations", "executor-slots")
 
 
+YIELDING = PolicySet(policy=CellPolicy(preemption=PreemptionMode.ALL))
+"""Else loaning reads the log without a look into it."""
+
+
 class Cells:
     """Two cells on one log, whose decisions a test writes."""
 
@@ -76,7 +82,8 @@ class Cells:
 
     def decide(self, cell: str) -> None:
         self._versions[cell] += 1
-        decision = Decision(cell=cell, version=self._versions[cell], epoch=0, at_ms=0, inputs={}, effects=())
+        effects = (YIELDING,) if self._versions[cell] == 1 else ()
+        decision = Decision(cell=cell, version=self._versions[cell], epoch=0, at_ms=0, inputs={}, effects=effects)
         self._chains[cell] = next_chain(self._chains[cell], encode(decision))
         self._write(decision, self._chains[cell])
 
