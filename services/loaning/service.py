@@ -17,8 +17,10 @@ from fallow.shared.events.codec.ranges import ranges_of
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.proposals import PLACES_MAX, PreemptionProposed, Victim
 
-_CHANGES_NOTHING = (e.JobDeferred, e.ProposalRefused, e.ReservationSet, e.ReservationCleared)
-"""Effects behind which nobody yields who would not have before."""
+_CHANGES_NOTHING = (e.JobDeferred, e.ReservationSet, e.ReservationCleared)
+"""Effects behind which nobody yields who would not have before. A refused proposal is not among them: its victims are
+there for the jobs behind, while its own job waits for the end of its pause.
+"""
 
 
 class LoaningService:

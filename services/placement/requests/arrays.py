@@ -30,6 +30,8 @@ def id_in_use(state: CellState, spec: JobSpec) -> str | None:
 
 
 def may_start_one_more(state: CellState, spec: JobSpec) -> bool:
-    """Whether the array of this element has room for another one that runs."""
+    """Whether the array of this element lets another one run. One for which room is held counts as if it ran already,
+    and so may start in its room.
+    """
     array = state.arrays.get(spec.array_of or "")
-    return array is None or not array.is_full
+    return array is None or array.starts_left != 0 or spec.id in state.rooms

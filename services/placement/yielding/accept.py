@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fallow.services.placement.decision.decision import DecisionBuilder
+from fallow.services.placement.requests.arrays import may_start_one_more
 from fallow.services.placement.requests.requests import stopping
 from fallow.services.placement.yielding.trial import are_places_for, superfluous, would_start
 from fallow.shared.cluster.capacity.gang_bytes import is_too_large
@@ -106,6 +107,9 @@ def _by_rules(
 
 def _by_trial(state: CellState, event: PreemptionProposed, job: Job, workers: Sequence[WorkerPlace]) -> Refusal | None:
     victims = _victims(state, event)
+    if not may_start_one_more(state, job.spec):
+        text = f"job {job.id} waits for its array: as many elements of it run, or get room, as may"
+        return Refusal(ProposalCode.DOES_NOT_HELP, text)
     if not would_start(state, job, workers, victims):
         return Refusal(ProposalCode.DOES_NOT_HELP, f"job {job.id} would not start there without them")
     needless = superfluous(state, job, workers, victims)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fallow.services.placement.queue.planned_places import are_places_of, may_start_in
-from fallow.services.placement.requests.arrays import may_start_one_more
 from fallow.shared.cluster.capacity.topology import path_of
 from fallow.shared.cluster.fold.allocation import release, take
 from fallow.shared.cluster.model.job import Job
@@ -52,7 +51,7 @@ def would_start(state: CellState, job: Job, places: Sequence[WorkerPlace], victi
     """Whether the job could start in these places if the victims held nothing."""
     mark = state.checkpoint()
     _let_go(state, victims)
-    found = may_start_in(state, job.spec, places) and may_start_one_more(state, job.spec)
+    found = may_start_in(state, job.spec, places)
     state.rollback(mark)
     return found
 

@@ -66,7 +66,7 @@ def _below_limits(state: CellState, ready: Iterable[Job]) -> tuple[dict[str, int
 
 def _room(state: CellState, array_id: str) -> int:
     array = state.arrays.get(array_id)
-    return 0 if array is None or array.max_running is None else max(0, array.max_running - array.holding)
+    return 0 if array is None else array.starts_left or 0
 
 
 def _within(turns: Iterator[Job], room: dict[str, int]) -> Iterator[Job]:

@@ -129,7 +129,7 @@ def _as_arrays_allow(state: CellState, queue: Queue, jobs: Sequence[Job]) -> lis
             elements.setdefault(array.id, []).append(job)
     for array_id, waiting in elements.items():
         array = state.arrays[array_id]
-        left = (array.max_running or 0) - array.holding
+        left = array.starts_left or 0
         found += nsmallest(left, waiting, key=lambda job: order_in(queue, job.spec, job.submit_ms, job.number))
     return found
 

@@ -206,20 +206,21 @@ def quotas_are_indexed(state: CellState) -> list[Offence]:
 def waits_equal_a_recount(state: CellState) -> list[Offence]:
     """Who waits for whom, whose wait has ended, and how far each array is, are what the jobs say."""
     dependents: dict[str, dict[str, None]] = {}
-    elements: dict[str, tuple[int, int]] = {}
+    elements: dict[str, tuple[int, int, int]] = {}
     for job in state.jobs.values():
         for waited in job.waits_for:
             dependents.setdefault(waited, {})[job.id] = None
         if job.spec.array_of is not None:
-            left, holding = elements.get(job.spec.array_of, (0, 0))
-            elements[job.spec.array_of] = (left + 1, holding + (job.status in HOLDING))
+            left, holding, making_room = elements.get(job.spec.array_of, (0, 0, 0))
+            holding, making_room = holding + (job.status in HOLDING), making_room + (job.id in state.rooms)
+            elements[job.spec.array_of] = (left + 1, holding, making_room)
     ripe = {
         job.id: None
         for job in state.jobs.values()
         if job.broken_by or (job.status is JobStatus.AWAITING and not job.waits_for)
     }
     untold = {waited: None for waited in dependents if waited in state.finished}
-    counted = {array.id: (array.left, array.holding) for array in state.arrays.values()}
+    counted = {array.id: (array.left, array.holding, array.making_room) for array in state.arrays.values()}
     silent = {node.id: None for node in state.nodes.values() if node.silent_wall_ms}
     pairs = (
         ("silent nodes", silent, state.silent),

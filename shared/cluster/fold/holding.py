@@ -5,6 +5,7 @@ from __future__ import annotations
 from fallow.shared.cluster.fold.apply_jobs import get_what_they_asked_for, in_status, job_of
 from fallow.shared.cluster.fold.errors import IllegalEffect, require
 from fallow.shared.cluster.fold.rooms import hold, let_go
+from fallow.shared.cluster.model.arrays import hold_room
 from fallow.shared.cluster.model.job import JobStatus
 from fallow.shared.cluster.model.node import mask_of
 from fallow.shared.cluster.model.state import CellState
@@ -34,6 +35,8 @@ def room_held(state: CellState, effect: e.RoomHeld, at_ms: int) -> None:
         require(not is_twice, f"job {job.id} names a device of node {node.id} twice")
         taken[node.id] = taken.get(node.id, 0) | wanted
     state.undo_log.put(state.rooms, job.id, effect)
+    if job.spec.array_of is not None:
+        hold_room(state, job.spec.array_of, 1)
     hold(state, job, effect.workers)
 
 

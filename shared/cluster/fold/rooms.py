@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fallow.shared.cluster.fold.allocation import change_node
+from fallow.shared.cluster.model.arrays import hold_room
 from fallow.shared.cluster.model.job import Job
 from fallow.shared.cluster.model.node import mask_of
 from fallow.shared.cluster.model.state import CellState
@@ -43,6 +44,8 @@ def let_go(state: CellState, job: Job) -> None:
             memory_room=node.memory_room - sum(place.memory_mib for place in theirs),
         )
     state.undo_log.drop(state.rooms, job.id)
+    if job.spec.array_of is not None:
+        hold_room(state, job.spec.array_of, -1)
     _charge(state, job, places, -1)
 
 

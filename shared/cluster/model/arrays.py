@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 @dataclass(slots=True)
 class ArrayJob:
     """An array of which some elements are not over: `left` of `elements`. `holding` of them hold places now, of which
-    there may be `max_running`; `failed` and `cancelled` came to such an end. Its submission came at `came_ms`.
+    there may be `max_running`; for `making_room` others room is held, in which they will start. `failed` and
+    `cancelled` came to such an end. Its submission came at `came_ms`.
     """
 
     id: str
@@ -29,11 +30,19 @@ class ArrayJob:
     failed: int = 0
     cancelled: int = 0
     came_ms: int = 0
+    making_room: int = 0
 
     @property
     def is_full(self) -> bool:
         """Whether so many elements run that no further one may start."""
         return self.max_running is not None and self.holding >= self.max_running
+
+    @property
+    def starts_left(self) -> int | None:
+        """How many more elements may start, or get room that is held for them; None where no limit says so."""
+        if self.max_running is None:
+            return None
+        return max(0, self.max_running - self.holding - self.making_room)
 
     @property
     def outcome(self) -> JobStatus:
@@ -76,6 +85,12 @@ def hold(state: CellState, array_id: str, change: int) -> None:
     """An element takes its places (+1), or gives them back (-1)."""
     array = state.arrays[array_id]
     state.undo_log.set(array, "holding", array.holding + change)
+
+
+def hold_room(state: CellState, array_id: str, change: int) -> None:
+    """Room is held for an element (+1), or not any more (-1)."""
+    array = state.arrays[array_id]
+    state.undo_log.set(array, "making_room", array.making_room + change)
 
 
 def leave(state: CellState, array_id: str, status: JobStatus) -> ArrayJob | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from fallow.services.loaning.policy.preemption.look import Seen, look
 from fallow.services.loaning.policy.preemption.memory import PATIENCE_MS, PAUSE_FIRST_MS, Asked, Memory
 from fallow.services.loaning.service import LoaningService
@@ -9,10 +11,10 @@ from fallow.shared.cluster.model.config import Queue
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
 from fallow.shared.events.decisions import Decision
-from fallow.shared.events.fields.values import JobSpec, Resources
+from fallow.shared.events.fields.values import JobSpec, Resources, WorkerPlace
 from fallow.shared.events.operations import CellPolicy, PreemptionMode
 from fallow.shared.events.queue import QueueDiscipline
-from fallow.shared.events.reasons import ProposalCode, StopReason
+from fallow.shared.events.reasons import PreemptionCause, ProposalCode, StopReason
 from tests.cluster.worlds.examples import DIGEST, then
 from tests.loaning.worlds.crowded import NOW_MS, WAITS, Crowd, Row, Share, state_of
 
@@ -160,3 +162,58 @@ def test_a_memory_forgets_jobs_that_wait_no_more() -> None:
     memory.on_proposed(WAITS, Asked("one.1", found, NOW_MS))
     memory.on_folded(decision(NOW_MS, e.JobCancelled(job=WAITS)))
     assert not memory.asked
+
+
+def with_elements(state: CellState, elements: int, running_max: int, priority: int = 1) -> CellState:
+    """Elements of an array wait, each of two GPUs."""
+    for index in range(elements):
+        spec = JobSpec(
+            id=f"arr.{index}", tenant="ada", priority=priority, queue="line", resources=Resources(gpu_milli=2_000),
+            array_of="arr", array_index=index, array=elements, array_max_running=running_max,
+        )  # fmt: skip
+        then(state, e.JobEnqueued(spec=spec, submit_ms=NOW_MS, digest=DIGEST), at_ms=NOW_MS)
+    return state
+
+
+THREE = Crowd((6,), (0,), (Share(),), tuple(Row(0, (0,), 2) for _ in range(3)), gpus=6, priority=0)
+"""A node with three jobs of two GPUs, and one of their priority that wants all six."""
+
+
+def test_of_an_array_only_as_many_elements_get_victims_as_may_run() -> None:
+    state, _ = state_of(THREE)
+    with_elements(state, 3, 1)
+    one_more(state, "next")
+    memory = Memory()
+    seen = look(state, [LINE], NOW_MS, memory)
+    assert victims(seen) == {"arr.0": ["job-2"], "next": ["job-1"]}
+    memory.on_proposed("arr.0", Asked("p-1", seen.found["arr.0"], NOW_MS))
+    assert "arr.1" not in look(state, [LINE], NOW_MS, memory).found
+
+
+def room_of(job: str) -> e.RoomHeld:
+    """Two GPUs of the node are held for a job."""
+    places = (WorkerPlace(rank=0, node="n0", devices=(0, 1), gpu_milli=2_000),)
+    return e.RoomHeld(
+        job=job, cause=PreemptionCause.PRIORITY, workers=places, victims=1, until_ms=2 * NOW_MS, proposal="p", version=1
+    )
+
+
+@pytest.mark.parametrize("discipline", [QueueDiscipline.STRICT_FIFO, QueueDiscipline.BEST_EFFORT_FIFO])
+def test_elements_of_a_full_array_keep_no_other_job_from_victims(discipline: QueueDiscipline) -> None:
+    state, _ = state_of(THREE)
+    with_elements(state, 200, 1, priority=9)
+    then(state, room_of("arr.0"), at_ms=NOW_MS)
+    one_more(state, "next", priority=2)
+    found = look(state, [LINE.model_copy(update={"discipline": discipline})], NOW_MS, Memory()).found
+    assert [*found] == ["next"]
+
+
+def test_behind_a_refused_proposal_its_victims_are_there_for_the_next_job() -> None:
+    state, _ = state_of(Crowd((4,), (0,), (Share(),), (Row(0, (0,), 4),), gpus=4, priority=2))
+    one_more(state, "next", gpus=4)
+    service = LoaningService("one")
+    (proposal,) = service.propose(state, [LINE], NOW_MS)
+    assert proposal.preemptor == WAITS
+    service.on_folded(decision(NOW_MS, e.ProposalRefused(proposal=proposal.proposal, code=ProposalCode.DOES_NOT_HELP)))
+    assert service.is_due(NOW_MS)
+    assert asked_for(service, state) == ["next"]

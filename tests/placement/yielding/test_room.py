@@ -147,3 +147,40 @@ def test_a_node_that_comes_with_other_hardware_is_that_when_nothing_is_held_ther
     assert not world.state.rooms
     world.tell(stopped("low"))
     assert world.state.nodes["n1"].spec.gpus == 4
+
+
+def elements_wait(running_max: int) -> World:
+    """Two jobs run, and of three elements of higher priority so many may run at once."""
+    world = yielding_cell(8, 8)
+    world.run(spec_of("low-1", 8), spec_of("low-2", 8))
+    world.tell(admitted(spec_of("arr", 8, priority=5, array=3, array_max_running=running_max), 1))
+    assert (
+        refusal(world.tell(proposal(world, "arr.0", ["low-1"], [place(0, world.nodes_of("low-1")[0], *EIGHT)]))) is None
+    )
+    return world
+
+
+def test_an_element_for_which_room_is_held_counts_with_the_limit_of_its_array() -> None:
+    world = elements_wait(1)
+    second = proposal(world, "arr.1", ["low-2"], [place(0, world.nodes_of("low-2")[0], *EIGHT)], name="p-2")
+    code, text = refusal(world.tell(second)) or ("", "")
+    assert (code, text.split(":")[0]) == ("does_not_help", "job arr.1 waits for its array")
+    world.tell(joined("n3", 8))
+    assert [world.nodes_of(f"arr.{number}") for number in range(3)] == [[], [], []]
+    assert world.job("arr.1").deferred is PendingReason.ARRAY_LIMIT
+    world.tell(stopped("low-1", world.nodes_of("low-1")[0]))
+    assert [bool(world.nodes_of(f"arr.{number}")) for number in range(3)] == [True, False, False]
+
+
+def test_the_end_of_an_elements_room_lets_another_element_start() -> None:
+    world = elements_wait(1)
+    world.tell(cancel("arr.0"), joined("n3", 8))
+    assert [bool(world.nodes_of(f"arr.{number}")) for number in (1, 2)] == [True, False]
+    assert world.state.arrays["arr"].starts_left == 0
+
+
+def test_within_the_limit_room_is_held_for_several_elements() -> None:
+    world = elements_wait(2)
+    second = proposal(world, "arr.1", ["low-2"], [place(0, world.nodes_of("low-2")[0], *EIGHT)], name="p-2")
+    assert refusal(world.tell(second)) is None
+    assert list(world.state.rooms) == ["arr.0", "arr.1"]

@@ -97,6 +97,8 @@ class _Look:
         self._unfit: dict[Kind, int] = {}
         """Kinds that do not fit as of so many changes."""
         self._last: _Last | None = None
+        self._starts_left: dict[str, int | None] = {}
+        """By array how many more elements of it may start behind those that are counted on."""
 
     def go(self, queues: Sequence[Queue]) -> None:
         """Look at the queues in their order."""
@@ -108,6 +110,8 @@ class _Look:
                 self._count_on(self._state.jobs.get(job_id), asked.found)
         for queue in queues:
             for job in turns_of(self._state, queue, self._ready(queue, queues[0]), self._now_ms):
+                if not self._may_start_one_more(job):
+                    continue  # it waits for its array, and keeps no other job back
                 if self._is_kept(job, queue) and queue.discipline is QueueDiscipline.STRICT_FIFO:
                     break
 
@@ -118,6 +122,7 @@ class _Look:
             if job.status is not JobStatus.QUEUED or (job.spec.queue or first.name) != queue.name:
                 continue
             is_ready = job.not_before_ms <= self._now_ms and job.deferred not in STRUCTURAL
+            is_ready = is_ready and self._may_start_one_more(job)
             if is_ready and job.spec.id not in state.rooms and not self._memory.is_open(job.spec.id, self._now_ms):
                 yield job
 
@@ -131,6 +136,7 @@ class _Look:
             places = fit(self._state, job)
             if not isinstance(places, PendingReason) and enters(self._state, job, places):
                 self._changes += 1
+                self._count_start(job)
                 return False
             self._unfit[kind] = self._changes
         if self._memory.is_paused(job.spec.id, self._now_ms):
@@ -195,6 +201,19 @@ class _Look:
         for each in here:
             self._holdings.go(self._state, each)
         enters(self._state, job, found.places)
+        self._count_start(job)
+
+    def _may_start_one_more(self, job: Job) -> bool:
+        """Whether its array lets the job start behind those that are counted on."""
+        array = self._state.arrays.get(job.spec.array_of or "")
+        return array is None or self._starts_left.setdefault(array.id, array.starts_left) != 0
+
+    def _count_start(self, job: Job) -> None:
+        """In what follows the job counts as started."""
+        array = self._state.arrays.get(job.spec.array_of or "")
+        if array is not None:
+            left = self._starts_left.setdefault(array.id, array.starts_left)
+            self._starts_left[array.id] = None if left is None else max(0, left - 1)
 
     def _still_holds(self, victim: Job) -> bool:
         now = self._state.jobs.get(victim.spec.id)
