@@ -108,6 +108,8 @@ class _Runner:
         self._demand: Demand = read_demand(file, column)
         trace = read_trace(wanted.jobs, wanted.carry)
         self._runs = trace_runs(trace.jobs, trace.carried)
+        if not self._runs:
+            raise WorkloadError(f"{wanted.jobs}: has no job to run")
         files = [path for path in (wanted.jobs, wanted.carry, file) if path is not None]
         self._made_from = digest_of(files, column, INFERENCE_SERVERS, this_commit())
         self._fifo: dict[int, tuple[Row, Outcome, float]] = {}

@@ -209,3 +209,11 @@ def test_fifo_and_sjf_on_the_fold_are_those_of_an_independent_replay() -> None:
     assert (fifo["queue_s_mean"], fifo["jct_s_mean"]) == pytest.approx((3_126, 18_818), rel=0.001)
     assert (sjf["queue_s_mean"], sjf["jct_s_mean"]) == pytest.approx((279, 15_971), rel=0.005)
     assert fifo["seconds"] < 20
+
+
+def test_a_file_without_a_job_is_refused_in_one_line(files: list[str], tmp_path: Path) -> None:
+    (tmp_path / "jobs.csv").write_text(HEAD, encoding="utf-8")
+    carry = files.index("--carry")
+    done = RUN.invoke(app, [*files[:carry], *files[carry + 2 :]])
+    assert (done.exit_code, done.stderr.count("\n")) == (Exit.USAGE, 1), done.output
+    assert f"{tmp_path / 'jobs.csv'}: has no job to run" in done.stderr
