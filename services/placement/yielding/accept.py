@@ -66,6 +66,10 @@ def _by_places(state: CellState, job: Job, workers: Sequence[WorkerPlace], now_m
         return Refusal(ProposalCode.ROOM_HELD, f"room is held for job {job.id} already")
     if not job.spec.gang or job.spec.exclusive:
         return Refusal(ProposalCode.UNSUPPORTED, f"job {job.id} is no gang, or is exclusive: nothing yields to it")
+    if any(place.turn or place.since_ms for place in workers):
+        return Refusal(
+            ProposalCode.NODE_CHANGED, f"these are places of a worker that enters job {job.id} while it runs"
+        )
     if not are_places_for(state, job.spec, workers, now_ms):
         text = f"these are no places for job {job.id}: they are not what it asks for, or a node is out of service"
         return Refusal(ProposalCode.NODE_CHANGED, text)

@@ -296,3 +296,9 @@ def test_places_that_break_the_wish_for_the_network_are_no_places() -> None:
     four = (0, 1, 2, 3)
     assert told(world, "high", ["low"], [place(0, "n3", *four), place(1, "n4", *four)]) is not None
     assert told(world, "high", ["low"], [place(0, "n2", *four), place(1, "n3", *four)]) is None
+
+
+@pytest.mark.parametrize("field", ["turn", "since_ms"])
+def test_places_are_those_of_a_fresh_start(field: str) -> None:
+    code, text = told(full_cell(), "high", ["a"], [replace(FOUR, **{field: 1})]) or ("", "")
+    assert (code, text) == ("node_changed", "these are places of a worker that enters job high while it runs")
