@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fallow.services.loaning.policy.preemption.look import Seen, look
-from fallow.services.loaning.policy.preemption.memory import PATIENCE_MS, PAUSE_FIRST_MS, Asked, Memory
+from fallow.services.loaning.policy.preemption.memory import PATIENCE_MS, PAUSE_FIRST_MS, WORDS_MS, Asked, Memory
 from fallow.services.loaning.service import LoaningService
 from fallow.shared.cluster.model.config import Queue
 from fallow.shared.cluster.model.state import CellState
@@ -217,3 +217,27 @@ def test_behind_a_refused_proposal_its_victims_are_there_for_the_next_job() -> N
     service.on_folded(decision(NOW_MS, e.ProposalRefused(proposal=proposal.proposal, code=ProposalCode.DOES_NOT_HELP)))
     assert service.is_due(NOW_MS)
     assert asked_for(service, state) == ["next"]
+
+
+# Nodes that are silent, and those that have not confirmed.
+
+
+def test_a_job_on_a_silent_node_yields_only_where_no_other_would_do() -> None:
+    crowd = Crowd((2, 2, 2), (0, 0, 0), (Share(limit=4),), (Row(0, (0,), 2), Row(0, (1,), 2)), gpus=2, priority=1)
+    state, _ = state_of(crowd)
+    assert victims(look(state, [LINE], NOW_MS, Memory())) == {WAITS: ["job-1"]}
+    then(state, e.NodeSilent(node="n1", boot=state.nodes["n1"].boot, silent_wall_ms=20_000), at_ms=NOW_MS)
+    assert victims(look(state, [LINE], NOW_MS, Memory())) == {WAITS: ["job-0"]}
+    then(state, e.NodeSilent(node="n0", boot=state.nodes["n0"].boot, silent_wall_ms=20_000), at_ms=NOW_MS)
+    assert victims(look(state, [LINE], NOW_MS, Memory())) == {WAITS: ["job-1"]}
+
+
+def test_a_job_for_which_idle_room_will_do_once_its_node_speaks_takes_nothing_for_a_minute() -> None:
+    crowd = Crowd((2, 2), (0, 0), (Share(),), (Row(0, (0,), 2),), gpus=2, priority=1)
+    state, _ = state_of(crowd)
+    then(state, e.NodeSilent(node="n1", boot=state.nodes["n1"].boot, silent_wall_ms=20_000), at_ms=NOW_MS)
+    memory = Memory()
+    seen = look(state, [LINE], NOW_MS, memory)
+    assert (victims(seen), seen.again_ms) == ({}, NOW_MS + WORDS_MS)
+    assert victims(look(state, [LINE], NOW_MS + WORDS_MS - 1, memory)) == {}
+    assert victims(look(state, [LINE], NOW_MS + WORDS_MS, memory)) == {WAITS: ["job-0"]}

@@ -103,3 +103,8 @@ def gives(state: CellState, job: Job, reach: dict[str, None]) -> dict[str, int]:
             count += node.gpus_free
         found[name] = found.get(name, 0) + count
     return found
+
+
+def is_silent(state: CellState, job: Job) -> bool:
+    """Whether a node of the job may not hear that it is to stop: then others yield, if they would do."""
+    return bool(state.silent) and any(place.node in state.silent for place in job.workers)

@@ -7,7 +7,7 @@ them. Between two equal jobs only this changes: some have yielded, and the one b
 from __future__ import annotations
 
 from fallow.services.loaning.policy.preemption.allowance import Allowance
-from fallow.services.loaning.policy.preemption.candidates import candidates_for
+from fallow.services.loaning.policy.preemption.candidates import candidates_for, is_silent
 from fallow.services.loaning.policy.preemption.holdings import Holdings
 from fallow.services.loaning.policy.preemption.regions import regions_for
 from fallow.services.loaning.policy.preemption.search import EXACT_MAX, Found, verified
@@ -32,7 +32,8 @@ class Line:
     def __init__(self, state: CellState, claim: Claim, gpu_type: str, holdings: Holdings) -> None:
         regions = regions_for(state, claim.preemptor.spec, gpu_type)
         reach = {node: None for region in regions for node in region.nodes}
-        candidates = candidates_for(state, claim, reach, holdings.gone)
+        able = candidates_for(state, claim, reach, holdings.gone)
+        candidates = [each for each in able if not is_silent(state, each.job)]
         nodes = regions[0].nodes if len(regions) == 1 else {}
         self._state, self._queue, self._gpu_type = state, claim.queue, gpu_type
         self._allowance = Allowance(state, claim)

@@ -18,6 +18,7 @@ from fallow.services.loaning.policy.preemption.trial import enters, fit, leave
 from fallow.services.placement.explain.queue_position import turns_of
 from fallow.services.placement.queue.lines.classes import room_of
 from fallow.services.placement.search.reason_precedence import STRUCTURAL
+from fallow.services.placement.search.unacknowledged_starts import with_confirmations
 from fallow.shared.cluster.model.config import PreemptRule, Queue
 from fallow.shared.cluster.model.job import Job, JobStatus
 from fallow.shared.cluster.model.state import CellState
@@ -34,6 +35,9 @@ IN_LINE_MAX = 512
 """For so many jobs like the one before victims are told at most in one look: the first of them do not wait for all."""
 
 Kind = tuple[object, ...]
+
+_OF_WORDS = (PendingReason.UNACKNOWLEDGED, PendingReason.NODES_SILENT)
+"""Idle room would do for a job that waits for this, once nodes have said what is expected of them."""
 
 
 @dataclass(slots=True)
@@ -94,8 +98,8 @@ class _Look:
         self._searches, self._in_line = SEARCHES_MAX, IN_LINE_MAX
         self._changes = 0
         """How often the state was changed."""
-        self._unfit: dict[Kind, int] = {}
-        """Kinds that do not fit as of so many changes."""
+        self._unfit: dict[Kind, tuple[int, PendingReason]] = {}
+        """Kinds that do not fit as of so many changes, and why."""
         self._last: _Last | None = None
         self._starts_left: dict[str, int | None] = {}
         """By array how many more elements of it may start behind those that are counted on."""
@@ -132,13 +136,15 @@ class _Look:
         if kind in self._blocked:
             self._tell(job, self._blocked[kind])
             return True
-        if self._unfit.get(kind) != self._changes:
-            places = fit(self._state, job)
-            if not isinstance(places, PendingReason) and enters(self._state, job, places):
-                self._changes += 1
-                self._count_start(job)
-                return False
-            self._unfit[kind] = self._changes
+        if self._fits(job, kind):
+            return False
+        if self._unfit[kind][1] in _OF_WORDS:
+            until_ms = self._memory.waits_for_words(job.spec.id, self._now_ms)
+            if self._now_ms < until_ms:
+                self._seen.soon(until_ms, self._now_ms)
+                return True
+        else:
+            self._memory.without_words.pop(job.spec.id, None)
         if self._memory.is_paused(job.spec.id, self._now_ms):
             return True
         found = self._found_for(job, queue, kind)
@@ -151,6 +157,20 @@ class _Look:
         self._tell(job, found.gpus)
         self._look_again(job)
         return True
+
+    def _fits(self, job: Job, kind: Kind) -> bool:
+        """Whether the job has room without a victim; then it counts as started in what follows."""
+        changes, code = self._unfit.get(kind, (-1, PendingReason.NO_FREE_GPUS))
+        if changes != self._changes:
+            places = fit(self._state, job)
+            if not isinstance(places, PendingReason) and enters(self._state, job, places):
+                self._changes += 1
+                self._count_start(job)
+                return True
+            code = places if isinstance(places, PendingReason) else PendingReason.QUOTA_REACHED
+            code = with_confirmations(self._state, job.spec, code)
+        self._unfit[kind] = (self._changes, code)
+        return False
 
     def _found_for(self, job: Job, queue: Queue, kind: Kind) -> Found | Missing | None:
         """Who yields to the job, by the line of its kind or by a search; None where this look has made its searches."""

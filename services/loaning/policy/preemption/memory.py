@@ -20,6 +20,10 @@ PAUSE_MAX_MS = 60_000
 """A job for which a proposal was refused is looked at again after a pause, each time after twice as long a one."""
 
 
+WORDS_MS = 60_000
+"""A job for which idle room would do once nodes speak takes nothing from others for so long."""
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What was proposed for a job and is not answered yet."""
@@ -39,10 +43,13 @@ class Pause:
 
 @dataclass(slots=True)
 class Memory:
-    """By waiting job what was proposed for it (`asked`), and for which ones nothing is at the moment (`paused`)."""
+    """By waiting job what was proposed for it (`asked`), for which ones nothing is at the moment (`paused`), and since
+    when one waits only for words of nodes (`without_words`).
+    """
 
     asked: dict[str, Asked] = field(default_factory=dict)
     paused: dict[str, Pause] = field(default_factory=dict)
+    without_words: dict[str, int] = field(default_factory=dict)
     _job_of: dict[str, str] = field(default_factory=dict)
 
     def on_proposed(self, job: str, asked: Asked) -> None:
@@ -81,6 +88,7 @@ class Memory:
         """This process proposes from here on; what it remembers is of an earlier time."""
         self.asked.clear()
         self.paused.clear()
+        self.without_words.clear()
         self._job_of.clear()
 
     def is_open(self, job: str, now_ms: int) -> bool:
@@ -96,6 +104,10 @@ class Memory:
         pause = self.paused.get(job)
         return pause is not None and now_ms < pause.until_ms
 
+    def waits_for_words(self, job: str, now_ms: int) -> int:
+        """Until when nobody yields to a job for which idle room would do once nodes speak."""
+        return self.without_words.setdefault(job, now_ms) + WORDS_MS
+
     def next_ms(self, looked_ms: int) -> int | None:
         """When a pause ends next, or the patience with a proposal, behind the last look."""
         times = [pause.until_ms for pause in self.paused.values()]
@@ -103,6 +115,7 @@ class Memory:
         return min((at_ms for at_ms in times if at_ms > looked_ms), default=None)
 
     def _over(self, job: str) -> None:
+        self.without_words.pop(job, None)
         self.paused.pop(job, None)
         asked = self.asked.pop(job, None)
         if asked is not None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from fallow.services.loaning.policy.preemption.allowance import Allowance, SetCost
-from fallow.services.loaning.policy.preemption.candidates import Candidate, candidates_for
+from fallow.services.loaning.policy.preemption.candidates import Candidate, candidates_for, is_silent
 from fallow.services.loaning.policy.preemption.holdings import Holdings
 from fallow.services.loaning.policy.preemption.regions import Region, regions_for
 from fallow.services.loaning.policy.preemption.slots import Slots
@@ -101,6 +101,15 @@ class _Search:
         regions = regions_for(self._state, self._spec, self._gpu_type)
         reach = {node: None for region in regions for node in region.nodes}
         candidates = candidates_for(self._state, self._claim, reach, holdings.gone)
+        heard = [each for each in candidates if not is_silent(self._state, each.job)]
+        found = self._among(heard, regions)
+        if isinstance(found, Found) or len(heard) == len(candidates):
+            return found
+        self._trial.left = TRIES_MAX
+        return self._among(candidates, regions)
+
+    def _among(self, candidates: Sequence[Candidate], regions: Sequence[Region]) -> Found | int:
+        """The same, where just these may yield."""
         if not candidates:
             return 0
         if len(candidates) <= self._exact_max:
