@@ -302,3 +302,41 @@ def test_places_that_break_the_wish_for_the_network_are_no_places() -> None:
 def test_places_are_those_of_a_fresh_start(field: str) -> None:
     code, text = told(full_cell(), "high", ["a"], [replace(FOUR, **{field: 1})]) or ("", "")
     assert (code, text) == ("node_changed", "these are places of a worker that enters job high while it runs")
+
+
+def test_places_that_another_job_is_leaving_come_free_without_it_being_a_victim() -> None:
+    world = yielding_cell(8)
+    world.run(spec_of("a", 4))
+    world.run(spec_of("b", 4))
+    world.tell(cancel("a"), admitted(spec_of("high", 8, priority=5), 1))
+    eight = place(0, "n1", *range(8))
+    assert told(world, "high", ["b"], [eight]) is None
+    world.tell(stopped("b"))
+    assert world.nodes_of("high") == []
+    world.tell(stopped("a"))
+    assert world.nodes_of("high") == ["n1"]
+
+
+@pytest.mark.parametrize("many", [40, 80])
+def test_any_number_of_victims_yields_for_a_quota_as_long_as_all_are_needed(many: int) -> None:
+    world = yielding_cell(*[8] * (many // 4))
+    world.tell(set_quotas(share("ada", 0, limit=many)))
+    names = [f"low-{number}" for number in range(many)]
+    world.run(*(spec_of(name) for name in names))
+    workers = many // 8
+    world.tell(admitted(spec_of("high", 8, workers=workers, priority=5), 1))
+    free = [name for name, node in world.state.nodes.items() if node.gpus_free == 8]
+    places = [place(rank, node, *range(8)) for rank, node in enumerate(free)]
+    assert len(places) == workers
+    assert told(world, "high", names, places) is None
+
+
+def test_of_many_victims_for_a_quota_one_too_many_is_told() -> None:
+    world = yielding_cell(*[8] * 10)
+    world.tell(set_quotas(share("ada", 0, limit=41)))
+    names = [f"low-{number}" for number in range(40)]
+    world.run(*(spec_of(name) for name in names))
+    world.tell(admitted(spec_of("high", 8, workers=5, priority=5), 1))
+    free = [name for name, node in world.state.nodes.items() if node.gpus_free == 8]
+    code, _ = told(world, "high", names, [place(rank, node, *range(8)) for rank, node in enumerate(free)]) or ("", "")
+    assert code == "too_many_victims"

@@ -106,8 +106,6 @@ class _Look:
 
     def go(self, queues: Sequence[Queue]) -> None:
         """Look at the queues in their order."""
-        held = {place.node for job in self._leaving for place in job.workers}
-        self._nodes_left = dict.fromkeys(sorted(held))
         leave(self._state, self._leaving)
         for job_id, asked in [*self._memory.asked.items()]:
             if self._memory.is_open(job_id, self._now_ms):
@@ -202,11 +200,9 @@ class _Look:
         return last.line
 
     def _propose(self, job: Job, found: Found) -> bool:
-        """Let these yield, unless the job would stand where another one is still leaving: it waits until that has left,
-        and may need fewer victims then. Whether they are let.
+        """Let these yield. Where another job is still leaving the places, the room waits for that one, too.
+        Whether they are let.
         """
-        if any(place.node in self._nodes_left for place in found.places):
-            return False
         self._seen.found[job.spec.id] = found
         self._count_on(job, found)
         return True
