@@ -187,9 +187,11 @@ IN_ARRAYS = "tests/placement/requests/test_arrays.py"
 
 
 def test_what_no_world_brings_into_play_is_caught_by_a_test_that_the_mutant_names() -> None:
-    is_full = Edit("shared/cluster/model/arrays.py", "return self.max_running is not None and", "return False and")
+    file = "shared/cluster/model/arrays.py"
+    is_full = Edit(file, "return self.max_running is not None and", "return False and")
+    left = Edit(file, "return max(0, self.max_running - self.holding - self.making_room)", "return None")
     test = f"{IN_ARRAYS}::test_no_more_of_its_elements_run_than_may"
-    hunt = hunted(Mutant("many", "the limit", (is_full,), test=test), 1)
+    hunt = hunted(Mutant("many", "the limit", (is_full, left), test=test), 1)
     assert (hunt.seeds, hunt.invariant) == (0, "test_no_more_of_its_elements_run_than_may")
     assert line_of(hunt).startswith("caught many by test_no_more_of_its_elements_run_than_may: ")
 

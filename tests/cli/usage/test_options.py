@@ -67,6 +67,7 @@ WRONG = {
     "simulate --nodes": ["nofile", "0", "-1", DIGITS, "²"],
     "simulate --policy": ["nonsense"],
     "simulate --estimates": ["nonsense", "limits:0.9", "noise:x"],
+    "bench a1 --case": ["nonsense"],
     "bench kant --policy": ["nonsense"],
     "bench kant --estimates": ["nonsense", "limits:0.9", "noise:x"],
     "bench pipeline --placement": ["nonsense"],
