@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -22,20 +23,20 @@ class Information(StrEnum):
     ORACLE = "oracle"
 
 
-class Order:
+class Order(ABC):
     """Keeps the jobs that wait, and starts them."""
 
+    @abstractmethod
     def add(self, run: Run) -> None:
         """It waits from now on."""
-        raise NotImplementedError
 
+    @abstractmethod
     def start(self, world: World) -> None:
         """Start what may start now."""
-        raise NotImplementedError
 
+    @abstractmethod
     def is_waiting(self) -> bool:
         """Whether a job waits."""
-        raise NotImplementedError
 
 
 class Elastic(NamedTuple):
